@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::facts::{Attempts, MIN_AFFECTED, PeriodFacts, count, ids, is_share, part, sum};
-use super::finding::{LintFinding, LintSubject, Severity};
+use super::finding::{LintFinding, LintSubject, Severity, as_sentence};
 use super::names::HELD_OUTPUT;
 use crate::events::reason;
 use crate::execsync::{CallRecord, Cause, DRAIN_ADVICE, StuckExec};
@@ -89,11 +89,11 @@ fn held_output(attempts: &Attempts<'_>, stuck: &[u64]) -> Option<LintFinding> {
         let calls = counted(count(stuck), "call");
         format!("The runtime did not answer {calls} after the command had exited: {holds}, probably.")
     } else if is_most {
-        evidence.push(format!("{}.", capitalized(&longest)));
+        evidence.push(format!("{}.", format::capitalized(&longest)));
         format!("{share}: {holds}.")
     } else {
         evidence.push(format!("{share}."));
-        format!("{}: {holds}.", capitalized(&longest))
+        format!("{}: {holds}.", format::capitalized(&longest))
     };
     let kept = attempts.calls_with_cause(Cause::Drain.name());
     let phase = |call: &&CallRecord| call.analysis.as_deref()?.phases.parts().drain;
@@ -125,13 +125,8 @@ fn percent(part: Duration, whole: Duration) -> String {
     format!("{:.0}", (100.0 * part.as_secs_f64() / whole.as_secs_f64().max(f64::MIN_POSITIVE)).floor())
 }
 
-fn capitalized(text: &str) -> String {
-    let (first, rest) = text.split_at(1);
-    first.to_uppercase() + rest
-}
-
 fn remedy() -> String {
-    capitalized(DRAIN_ADVICE) + "."
+    as_sentence(DRAIN_ADVICE)
 }
 
 #[cfg(test)]

@@ -185,7 +185,12 @@ mod tests {
         let message = "exec: \"check\": executable file not found in $PATH: unknown";
         let errors = Fixture::new().calls(20, 10, |call| call.fail(crate::cri::Code(2), message));
         assert_eq!(names(errors), ["missing-program"]);
-        let exits = || Fixture::new().calls(20, 10, |call| call.exit(127));
+        let exits = || {
+            Fixture::new().calls(20, 10, |call| {
+                call.exit(127);
+                call.exec.output = Some("check: line 2: curl: not found".into());
+            })
+        };
         assert_eq!(names(exits()), ["missing-program"]);
         let killed = exits().event(reason::KILLING, KILLED).build();
         let found = crate::lint::lint(&killed);
