@@ -136,8 +136,7 @@ mod tests {
         facts.calls(count, 100, move |call| call.fail(Code(2), message))
     }
 
-    /// Returns two attempts of a command that exited with a code, and wrote an output that is kept or
-    /// not.
+    /// Returns two attempts of a command that exited with a code. Without an output, none is kept.
     fn exits(command: &[&str], code: i32, output: Option<&'static str>) -> Fixture {
         Fixture::new().command(command).calls(2, 10, move |call| {
             call.exit(code);

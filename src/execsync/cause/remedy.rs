@@ -1,4 +1,4 @@
-//! Remedies that `explain` and lints share, as parts of sentences that begin with a lower-case verb.
+//! Remedies that `explain` and lints share: parts of sentences that begin with a lower-case verb.
 
 use super::exec_failure::{ExecFailure, FailedProgram};
 use super::limits::cpu_limit;
@@ -40,6 +40,10 @@ impl ExecFailure {
             Self::UnknownFormat => {
                 format!("replace {program}: it is built for another processor, or is a script without `#!`")
             }
+            Self::NoPermission if failed == FailedProgram::Called => format!(
+                "correct {command}, if it names a directory, or make the program that it calls executable for the user of \
+                 {container}"
+            ),
             Self::NoPermission => format!(
                 "make {program} executable for the user of {container}, or correct {command}, if it names a directory"
             ),
@@ -192,8 +196,8 @@ mod tests {
         );
         assert_eq!(
             called(ExecFailure::NoPermission),
-            "make the program that the command calls executable for the user of container main, or correct the command, if \
-             it names a directory"
+            "correct the command, if it names a directory, or make the program that it calls executable for the user of \
+             container main"
         );
         let unknown = ExecFailure::Unknown.remedy(FailedProgram::Unknown, NAMES);
         assert_eq!(unknown, "run the command in container main to see why a program could not be executed");

@@ -89,7 +89,7 @@ fn the_output_of_a_shell_or_loader_decides_and_not_only_its_exit_code() {
 }
 
 #[test]
-fn an_exit_code_whose_reason_no_kept_output_names_has_no_known_reason() {
+fn an_exit_code_has_no_known_reason_if_no_kept_output_names_it() {
     let unknown = Some((ExecFailure::Unknown, FailedProgram::Unknown));
     for (code, output, expected) in [
         (126, None, unknown),
