@@ -2,6 +2,7 @@
 
 use super::facts::{PeriodFacts, ProbeFacts};
 use super::finding::{LintFinding, Severity};
+use super::names::{SAME_COMMAND, SHELL_FOR_ONE_PROGRAM};
 use crate::history::timeline::ProbeSeries;
 use crate::terminal::format::{self, counted};
 
@@ -55,7 +56,7 @@ fn same_command(facts: &PeriodFacts<'_>, probe: &ProbeFacts<'_>) -> Option<LintF
         (liveness + readiness, text)
     };
     Some(LintFinding {
-        lint: "same-command",
+        lint: SAME_COMMAND,
         severity: Severity::Info,
         subject: probe.attempts.subject.clone(),
         sentence: format!(
@@ -86,7 +87,7 @@ fn shell_for_one_program(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
     let affected = probe.attempts.total.attempts();
     let command: Vec<String> = argv.iter().map(|argument| (*argument).to_owned()).collect();
     Some(LintFinding {
-        lint: "shell-for-one-program",
+        lint: SHELL_FOR_ONE_PROGRAM,
         severity: Severity::Info,
         subject: probe.attempts.subject.clone(),
         sentence: format!("Each attempt starts a shell to run one program: {}.", probe.series.handler),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::facts::{PeriodFacts, count, evidence, sum};
 use super::finding::{LintFinding, LintSubject, Severity};
+use super::names::EXEC_COST;
 use crate::history::timeline::{GapCause, Minute, PhaseSums};
 use crate::terminal::format::{counted, duration};
 
@@ -44,7 +45,7 @@ fn exec_cost(facts: &PeriodFacts<'_>) -> Option<LintFinding> {
     let is_high = cost >= HIGH_COST * all.unwrap_or(1.0);
     let of = processors.map(|processors| format!(", on {processors} processors")).unwrap_or_default();
     (cost >= NOTABLE_COST).then(|| LintFinding {
-        lint: "exec-cost",
+        lint: EXEC_COST,
         severity: if is_high { Severity::Warning } else { Severity::Info },
         subject: LintSubject::NODE,
         sentence: format!(

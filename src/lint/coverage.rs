@@ -2,6 +2,7 @@
 
 use super::facts::{MIN_AFFECTED, PeriodFacts, ProbeFacts, count, ids, part};
 use super::finding::{LintFinding, LintSubject, Severity};
+use super::names::{AFFECTED_ATTEMPTS, EXEC_LIMIT, INCOMPLETE, LATE_PROBER};
 use crate::execsync::cause_name;
 use crate::history::timeline::{Gap, GapCause, Minute};
 use crate::terminal::format::{counted, milliseconds};
@@ -25,7 +26,7 @@ pub(super) fn lint(facts: &PeriodFacts<'_>) -> Vec<LintFinding> {
 fn late_prober(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
     let total = &probe.attempts.total;
     (total.discarded >= MIN_AFFECTED).then(|| LintFinding {
-        lint: "late-prober",
+        lint: LATE_PROBER,
         severity: Severity::Warning,
         subject: probe.attempts.subject.clone(),
         sentence: format!(
@@ -43,7 +44,7 @@ fn late_prober(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
 fn exec_limit(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
     let limited = probe.attempts.with_cause(cause_name::EXEC_LIMIT);
     (limited >= MIN_AFFECTED).then(|| LintFinding {
-        lint: "exec-limit",
+        lint: EXEC_LIMIT,
         severity: Severity::Warning,
         subject: probe.attempts.subject.clone(),
         sentence: format!(
@@ -70,7 +71,7 @@ fn affected(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
         .map(|(count, name)| format!("{name} {count}"))
         .collect();
     (affected > 0).then(|| LintFinding {
-        lint: "affected-attempts",
+        lint: AFFECTED_ATTEMPTS,
         severity: Severity::Info,
         subject: attempts.subject.clone(),
         sentence: format!("probeshim itself affected {}.", part(affected, attempts.total.attempts(), "attempts")),
@@ -108,7 +109,7 @@ fn incomplete(facts: &PeriodFacts<'_>) -> Option<LintFinding> {
         .filter_map(|gap| if let GapCause::Dropped(count) = gap.cause { Some(count) } else { None });
     let dropped = dropped.fold(0, u64::saturating_add);
     (!gaps.is_empty()).then(|| LintFinding {
-        lint: "incomplete",
+        lint: INCOMPLETE,
         severity: if first.is_none() { Severity::Warning } else { Severity::Info },
         subject: LintSubject::NODE,
         sentence: format!(

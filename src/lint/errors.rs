@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use super::facts::{MIN_AFFECTED, PeriodFacts, ProbeFacts, has_verdict, ids, part};
 use super::failed_attempts::{event_output, handler_remedy, too_slow};
-use super::finding::{LintFinding, Severity};
+use super::finding::{LintFinding, Severity, as_sentence};
+use super::names::{DISCARDED_ERRORS, LARGE_OUTPUT};
 use crate::cri::error_cause;
-use crate::execsync::{CallRecord, ExecVerdict, cause_name, cause_names};
+use crate::execsync::{CallRecord, ExecVerdict, cause_name, cause_names, remedy};
 
 /// Maximum number of kinds of errors that are named.
 const MAX_KINDS: usize = 3;
@@ -55,7 +56,7 @@ fn discarded_errors(facts: &PeriodFacts<'_>, probe: &ProbeFacts<'_>) -> Option<L
         return Some(refused_output(probe, errors, has_result, &calls));
     }
     Some(LintFinding {
-        lint: "discarded-errors",
+        lint: DISCARDED_ERRORS,
         severity,
         subject: attempts.subject.clone(),
         sentence,
@@ -99,10 +100,7 @@ fn event_error(facts: &PeriodFacts<'_>, probe: &ProbeFacts<'_>) -> Option<String
 fn known_remedy(facts: &PeriodFacts<'_>, probe: &ProbeFacts<'_>, calls: &[&CallRecord]) -> Option<String> {
     let is_of_directory = |call: &&&CallRecord| cause_names(call).contains(&cause_name::MISSING_DIRECTORY);
     if 2 * calls.iter().filter(is_of_directory).count() > calls.len() {
-        return Some(
-            "Correct workingDir of the container, or keep that directory: the runtime starts each command in it."
-                .to_owned(),
-        );
+        return Some(as_sentence(&remedy::missing_directory("the container")));
     }
     handler_error_remedy(facts, probe)
 }
@@ -132,7 +130,7 @@ fn refused_output(
     let attempts = &probe.attempts;
     let consequence = if has_result { "" } else { consequence(&probe.series.probe) };
     LintFinding {
-        lint: "large-output",
+        lint: LARGE_OUTPUT,
         severity: Severity::Error,
         subject: attempts.subject.clone(),
         sentence: format!(

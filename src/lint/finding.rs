@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::names::{FAILED_POST_START, KILLS, KUBELET_STOPS, RESTARTS, START_ERRORS};
 use crate::history::json::Event;
 use crate::history::timeline::LearnedExec;
+use crate::terminal::format;
 
 /// Severity of a finding, the worst last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, ValueEnum)]
@@ -110,6 +111,11 @@ impl LintSubject {
         let text: Vec<&str> = parts.into_iter().flatten().map(String::as_str).collect();
         if text.is_empty() { "node".to_owned() } else { text.join(" ") }
     }
+}
+
+/// Returns a remedy as a sentence: with a capital letter, and a full stop.
+pub(super) fn as_sentence(remedy: &str) -> String {
+    format!("{}.", format::capitalized(remedy))
 }
 
 impl LintFinding {

@@ -9,13 +9,11 @@ use super::lifetimes::{Lifetimes, ProbeKill, how_often};
 use super::names::KILLS;
 use super::same_cause::limit_of;
 use crate::history::timeline::Prober;
+use crate::manifest::Probe;
 use crate::terminal::format::duration;
 
 /// Period of a probe that does not set one.
 const DEFAULT_PERIOD: Duration = Duration::from_secs(10);
-
-/// Failure threshold of a probe that does not set one.
-const DEFAULT_FAILURE_THRESHOLD: u32 = 3;
 
 /// Factor by which the time for the start exceeds the longest time that a container had.
 const STARTUP_FACTOR: u32 = 2;
@@ -195,7 +193,7 @@ impl KillGroup<'_> {
             series.and_then(|series| series.period).unwrap_or(DEFAULT_PERIOD).max(Duration::from_secs(1));
         let had = self.kills.iter().filter_map(|kill| kill.lifetime).max();
         let threshold =
-            series.and_then(|series| series.failure_threshold).unwrap_or(DEFAULT_FAILURE_THRESHOLD);
+            series.and_then(|series| series.failure_threshold).unwrap_or(Probe::DEFAULT_FAILURE_THRESHOLD);
         let had = had.unwrap_or(period.saturating_mul(threshold));
         let needed = had.saturating_mul(STARTUP_FACTOR);
         let threshold = needed.as_secs_f64() / period.as_secs_f64();

@@ -7,6 +7,7 @@ use super::facts::{
     Attempts, MIN_AFFECTED, PeriodFacts, count, evidence, has_verdict, ids, is_share, part, sum,
 };
 use super::finding::{LintFinding, LintSubject, Severity};
+use super::names::{BUSY_NODE, MEMORY_PRESSURE, PROBE_STORM, SLOW_DISK};
 use crate::execsync::{CallRecord, Cause, ExecVerdict, PressureStall, cause_name, cause_names};
 use crate::terminal::format::{counted, duration};
 
@@ -54,7 +55,7 @@ struct Stalled<'a> {
 
 const RESOURCES: [Resource; 3] = [
     Resource {
-        lint: "busy-node",
+        lint: BUSY_NODE,
         index: 0,
         name: "a processor",
         remedy: "Find out what uses the CPU of the node; httpGet, tcpSocket and grpc probes need less of it than \
@@ -62,7 +63,7 @@ const RESOURCES: [Resource; 3] = [
         is_shared: true,
     },
     Resource {
-        lint: "slow-disk",
+        lint: SLOW_DISK,
         index: 1,
         name: "I/O",
         remedy: "Find out what uses the disk, with `iostat -x` and the io.stat files of the cgroups; raise the I/O \
@@ -70,7 +71,7 @@ const RESOURCES: [Resource; 3] = [
         is_shared: true,
     },
     Resource {
-        lint: "memory-pressure",
+        lint: MEMORY_PRESSURE,
         index: 2,
         name: "memory",
         remedy: "Raise the memory limit of the container, or reduce the memory that its processes use.",
@@ -113,7 +114,7 @@ fn probe_storm(facts: &PeriodFacts<'_>) -> Option<LintFinding> {
         "whether it has enough CPU for them was not measured"
     };
     (affected >= MIN_AFFECTED).then(|| LintFinding {
-        lint: "probe-storm",
+        lint: PROBE_STORM,
         severity: if timed_out >= MIN_AFFECTED { Severity::Error } else { Severity::Warning },
         subject: LintSubject::NODE,
         sentence: format!(

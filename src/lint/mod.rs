@@ -29,50 +29,10 @@ mod tests;
 mod timing;
 
 pub use finding::{LintFinding, LintSubject, Severity};
+pub use names::LINTS;
 
 use crate::history::timeline::Period;
 use facts::PeriodFacts;
-
-/// Names of the lints.
-pub const LINTS: [&str; 37] = [
-    "kills",
-    "restarts",
-    "start-errors",
-    "failed-post-start",
-    "kubelet-stops",
-    "flapping",
-    "failures",
-    "long-pre-stop",
-    "large-output",
-    "timeout",
-    "thin-margin",
-    "default-timeout",
-    "short-period",
-    "slow-start",
-    "held-output",
-    "throttled",
-    "out-of-memory",
-    "pids-limit",
-    "frozen",
-    "slow-disk",
-    "memory-pressure",
-    "busy-node",
-    "probe-storm",
-    "discarded-errors",
-    "missing-program",
-    "not-executable",
-    "same-command",
-    "shell-for-one-program",
-    "exec-cost",
-    "hanging-runtime",
-    "unanswered-call",
-    "runtime-unavailable",
-    "leaked-process",
-    "late-prober",
-    "exec-limit",
-    "affected-attempts",
-    "incomplete",
-];
 
 /// Returns what is wrong in a period, the worst first.
 #[must_use]

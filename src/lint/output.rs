@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::facts::{Attempts, MIN_AFFECTED, PeriodFacts, count, ids, is_share, part, sum};
-use super::finding::{LintFinding, LintSubject, Severity};
+use super::finding::{LintFinding, LintSubject, Severity, as_sentence};
+use super::names::HELD_OUTPUT;
 use crate::events::reason;
 use crate::execsync::{CallRecord, Cause, DRAIN_ADVICE, StuckExec};
 use crate::history::json::Event;
@@ -45,7 +46,7 @@ pub(super) fn lint(facts: &PeriodFacts<'_>) -> Vec<LintFinding> {
     let rest = unanswered.iter().filter(|event| !event.is_found);
     found.extend(rest.map(|Unanswered { event, subject, .. }| {
         LintFinding {
-            lint: "held-output",
+            lint: HELD_OUTPUT,
             severity: Severity::Error,
             subject: subject.clone(),
             sentence:
@@ -88,11 +89,11 @@ fn held_output(attempts: &Attempts<'_>, stuck: &[u64]) -> Option<LintFinding> {
         let calls = counted(count(stuck), "call");
         format!("The runtime did not answer {calls} after the command had exited: {holds}, probably.")
     } else if is_most {
-        evidence.push(format!("{}.", capitalized(&longest)));
+        evidence.push(format!("{}.", format::capitalized(&longest)));
         format!("{share}: {holds}.")
     } else {
         evidence.push(format!("{share}."));
-        format!("{}: {holds}.", capitalized(&longest))
+        format!("{}: {holds}.", format::capitalized(&longest))
     };
     let kept = attempts.calls_with_cause(Cause::Drain.name());
     let phase = |call: &&CallRecord| call.analysis.as_deref()?.phases.parts().drain;
@@ -109,7 +110,7 @@ fn held_output(attempts: &Attempts<'_>, stuck: &[u64]) -> Option<LintFinding> {
     let mut calls = ids(&kept);
     calls.extend(stuck.iter().filter(|id| !kept.iter().any(|call| call.call.id == **id)));
     Some(LintFinding {
-        lint: "held-output",
+        lint: HELD_OUTPUT,
         severity: if stuck.is_empty() { Severity::Warning } else { Severity::Error },
         subject: attempts.subject.clone(),
         sentence,
@@ -124,13 +125,8 @@ fn percent(part: Duration, whole: Duration) -> String {
     format!("{:.0}", (100.0 * part.as_secs_f64() / whole.as_secs_f64().max(f64::MIN_POSITIVE)).floor())
 }
 
-fn capitalized(text: &str) -> String {
-    let (first, rest) = text.split_at(1);
-    first.to_uppercase() + rest
-}
-
 fn remedy() -> String {
-    capitalized(DRAIN_ADVICE) + "."
+    as_sentence(DRAIN_ADVICE)
 }
 
 #[cfg(test)]

@@ -4,79 +4,105 @@ use super::commands::is_shell;
 use super::errors::{exit_code, kinds};
 use super::facts::{PeriodFacts, ProbeFacts, ids, part};
 use super::failed_attempts::output_sentence;
-use super::finding::{LintFinding, Severity};
-use crate::execsync::{ExecFailure, cause_name};
+use super::finding::{LintFinding, Severity, as_sentence};
+use super::names::{MISSING_PROGRAM, NOT_EXECUTABLE};
+use crate::execsync::remedy::ExecNames;
+use crate::execsync::{CallRecord, ExecFailure, FailedProgram};
 use crate::terminal::format;
 
 /// Returns the findings about programs.
 pub(super) fn lint(facts: &PeriodFacts<'_>) -> Vec<LintFinding> {
-    let findings = |probe| [missing_program(probe), not_executable(probe)];
+    let findings = |probe| [MISSING_PROGRAM, NOT_EXECUTABLE].map(|cause| not_started(probe, cause));
     facts.probes.iter().flat_map(findings).flatten().collect()
 }
 
-/// The program of a command, or a program that a shell calls, does not exist.
-fn missing_program(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
-    let program = program(probe);
-    let is_shell = is_shell_command(probe);
-    let (sentence, remedy) = match failure(probe, cause_name::MISSING_PROGRAM) {
-        Some(ExecFailure::NoProgramOrInterpreter) => (
-            "A program that the command calls, or its interpreter, does not exist".to_owned(),
-            "Correct the command, or add the program that it calls to the image; if it is there as a script, add the \
-             interpreter that its first line names (`#!`)."
-                .to_owned(),
-        ),
-        _ if has_exited(probe, cause_name::MISSING_PROGRAM) => (
-            "A program that the command calls does not exist".to_owned(),
-            "Correct the command, or add the program that it calls to the image.".to_owned(),
-        ),
-        _ => (
-            format!("The container has no {} {program}", if is_shell { "shell" } else { "program" }),
-            format!(
-                "Correct the command{}, add {program} to the image, or use an httpGet, tcpSocket or grpc probe.",
-                search_path(probe)
-            ),
-        ),
-    };
-    not_started(probe, cause_name::MISSING_PROGRAM, &sentence, remedy)
-}
-
-/// Returns where the runtime looks for the program of a command, unless its path is absolute.
-fn search_path(probe: &ProbeFacts<'_>) -> &'static str {
-    match probe.series.command.first() {
-        Some(program) if program.starts_with('/') => "",
-        Some(program) if program.contains('/') => " (its path begins at workingDir)",
-        _ => " (it is looked for in $PATH)",
+/// The program of a command, or a program that it calls, does not exist or cannot be executed.
+/// `cause` is the name of the cause and of the lint.
+fn not_started(probe: &ProbeFacts<'_>, cause: &'static str) -> Option<LintFinding> {
+    let total = &probe.attempts.total;
+    let affected = probe.attempts.with_cause(cause);
+    // A command of a person with a wrong name is no finding.
+    if affected == 0 || !probe.is_probe() {
+        return None;
     }
+    let calls = probe.attempts.calls_with_cause(cause);
+    let (failure, failed) = failure(&calls).unwrap_or(match cause {
+        MISSING_PROGRAM => (ExecFailure::NoProgram, FailedProgram::Unknown),
+        _ => (ExecFailure::Unknown, FailedProgram::Unknown),
+    });
+    let output = output_sentence(&calls);
+    let names = ExecNames {
+        container: "the container",
+        command: "the command",
+        program: probe.series.command.first().map(String::as_str),
+        is_probe: true,
+        has_output: output.is_some(),
+    };
+    let is_certain = failure != ExecFailure::Unknown || total.successes == 0;
+    Some(LintFinding {
+        lint: cause,
+        severity: if is_certain { Severity::Error } else { Severity::Warning },
+        subject: probe.attempts.subject.clone(),
+        sentence: format!(
+            "{}: {} failed.",
+            sentence(probe, &calls, failure, failed),
+            part(affected, total.attempts(), "attempts")
+        ),
+        evidence: [kinds(&calls), output].into_iter().flatten().collect(),
+        remedy: as_sentence(&failure.remedy(failed, names)),
+        affected,
+        calls: ids(&calls),
+    })
 }
 
-/// The program of a command, or a program that a shell calls, cannot be executed.
-fn not_executable(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
-    let subject = if has_exited(probe, cause_name::NOT_EXECUTABLE) && is_shell_command(probe) {
-        "a program that the command calls".to_owned()
-    } else {
-        format!("the program {}", program(probe))
+/// Returns the last known reason of calls, with the program that could not be executed; that of the
+/// last call if none is known.
+fn failure(calls: &[&CallRecord]) -> Option<(ExecFailure, FailedProgram)> {
+    let failures = || calls.iter().rev().filter_map(|record| ExecFailure::with_program(&record.call));
+    failures().find(|(failure, _)| *failure != ExecFailure::Unknown).or_else(|| failures().next())
+}
+
+/// Describes a reason in a sentence, without its end.
+fn sentence(
+    probe: &ProbeFacts<'_>,
+    calls: &[&CallRecord],
+    failure: ExecFailure,
+    failed: FailedProgram,
+) -> String {
+    let program = format::command(probe.series.command.get(..1).unwrap_or_default());
+    let subject = match failed {
+        FailedProgram::Own => format!("the program {program}"),
+        FailedProgram::Called => "a program that the command calls".to_owned(),
+        FailedProgram::Unknown => "the command, or of a program that it calls,".to_owned(),
     };
-    let (sentence, remedy) = match failure(probe, cause_name::NOT_EXECUTABLE) {
-        Some(ExecFailure::NoInterpreter) => (
-            format!("The interpreter or dynamic loader of {subject} does not exist"),
-            "Add the interpreter that the first line of the script names (`#!`), or the dynamic loader of the program, \
-             to the image. With Windows line ends (CRLF), the name of the interpreter ends with a carriage return.",
-        ),
-        Some(ExecFailure::NoLibrary) => (
-            format!("A shared library of {subject} does not exist"),
-            "Add the library that the output names to the image.",
-        ),
-        Some(ExecFailure::UnknownFormat) => (
-            format!("The format of {subject} is unknown"),
-            "Replace the program: it is built for another processor, or is a script without `#!`.",
-        ),
-        _ => (
-            format!("The user of the container may not execute {subject}"),
-            "Make the program executable for the user of the container, or correct the command, if it names a \
-             directory.",
-        ),
-    };
-    not_started(probe, cause_name::NOT_EXECUTABLE, &sentence, remedy.to_owned())
+    match (failure, failed) {
+        (ExecFailure::NoProgram, FailedProgram::Own) => {
+            format!(
+                "The container has no {} {program}",
+                if is_shell_command(probe) { "shell" } else { "program" }
+            )
+        }
+        (ExecFailure::NoProgram, FailedProgram::Called) => {
+            "A program that the command calls does not exist".to_owned()
+        }
+        (ExecFailure::NoProgram, FailedProgram::Unknown) => {
+            "The program of the command, or one that it calls, does not exist".to_owned()
+        }
+        (ExecFailure::NoProgramOrInterpreter, _) => {
+            "A program that the command calls, or its interpreter, does not exist".to_owned()
+        }
+        (ExecFailure::NoInterpreter, _) => {
+            format!("The interpreter or dynamic loader of {subject} does not exist")
+        }
+        (ExecFailure::NoLibrary, _) => format!("A shared library of {subject} does not exist"),
+        (ExecFailure::UnknownFormat, _) => format!("The format of {subject} is unknown"),
+        (ExecFailure::NoPermission, _) => format!("The user of the container may not execute {subject}"),
+        (ExecFailure::Unknown, _) => {
+            let code = calls.iter().rev().find_map(|call| exit_code(call));
+            let code = code.map(|code| format!(" (exit code {code})")).unwrap_or_default();
+            format!("A program could not be executed{code}")
+        }
+    }
 }
 
 /// Returns whether the command is one of a shell.
@@ -84,56 +110,12 @@ fn is_shell_command(probe: &ProbeFacts<'_>) -> bool {
     probe.series.command.first().is_some_and(|program| is_shell(program))
 }
 
-/// Returns the reason of the last call with a cause that is kept.
-fn failure(probe: &ProbeFacts<'_>, cause: &str) -> Option<ExecFailure> {
-    probe.attempts.calls_with_cause(cause).into_iter().rev().find_map(ExecFailure::from_record)
-}
-
-/// Returns a finding about attempts with a cause, which is the name of the lint too.
-fn not_started(
-    probe: &ProbeFacts<'_>,
-    cause: &'static str,
-    sentence: &str,
-    remedy: String,
-) -> Option<LintFinding> {
-    let affected = probe.attempts.with_cause(cause);
-    let calls = probe.attempts.calls_with_cause(cause);
-    // A command of a person with a wrong name is no finding.
-    (affected > 0 && probe.is_probe()).then(|| LintFinding {
-        lint: cause,
-        severity: Severity::Error,
-        subject: probe.attempts.subject.clone(),
-        sentence: format!(
-            "{sentence}: {} failed.",
-            part(affected, probe.attempts.total.attempts(), "attempts")
-        ),
-        evidence: [kinds(&calls), output_sentence(&calls)].into_iter().flatten().collect(),
-        remedy,
-        affected,
-        calls: ids(&calls),
-    })
-}
-
-/// Returns whether most calls with a cause that are kept have an exit code: a shell reported the
-/// cause.
-fn has_exited(probe: &ProbeFacts<'_>, cause: &str) -> bool {
-    let calls = probe.attempts.calls_with_cause(cause);
-    let exited = calls.iter().filter(|call| exit_code(call).is_some()).count();
-    2 * exited > calls.len()
-}
-
 /// Returns whether most of the failed attempts of a probe failed because a program is missing or
 /// cannot be executed.
 pub(super) fn cannot_start(probe: &ProbeFacts<'_>) -> bool {
     let attempts = &probe.attempts;
-    let affected =
-        [cause_name::MISSING_PROGRAM, cause_name::NOT_EXECUTABLE].map(|cause| attempts.with_cause(cause));
+    let affected = [MISSING_PROGRAM, NOT_EXECUTABLE].map(|cause| attempts.with_cause(cause));
     affected[0].max(affected[1]) > attempts.total.failed() / 2
-}
-
-/// Returns the program of a command, quoted.
-fn program(probe: &ProbeFacts<'_>) -> String {
-    format::command(probe.series.command.get(..1).unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -154,58 +136,101 @@ mod tests {
         facts.calls(count, 100, move |call| call.fail(Code(2), message))
     }
 
+    /// Returns two attempts of a command that exited with a code. Without an output, none is kept.
+    fn exits(command: &[&str], code: i32, output: Option<&'static str>) -> Fixture {
+        Fixture::new().command(command).calls(2, 10, move |call| {
+            call.exit(code);
+            call.exec.output = output.map(Into::into);
+        })
+    }
+
     #[test]
     fn a_missing_program_or_shell_is_named() {
-        let shell = || Fixture::new().command(&["/bin/sh", "-c", "check"]);
-        let exits = |code| shell().calls(2, 10, move |call| call.exit(code));
+        let shell = &["/bin/sh", "-c", "check"];
+        let rejected = |message| errors(Fixture::new().command(shell), 2, message);
+        let not_found = || exits(shell, 127, Some("/bin/sh: 1: check: not found"));
         for (facts, expected) in [
-            (
-                errors(shell(), 2, NO_SHELL),
-                "The container has no shell /bin/sh: 2 of 2 attempts (100 %) failed.",
-            ),
-            (
-                errors(Fixture::new(), 2, NO_PROGRAM),
-                "The container has no program check: 2 of 2 attempts (100 %) failed.",
-            ),
-            (exits(127), "A program that the command calls does not exist: 2 of 2 attempts (100 %) failed."),
+            (rejected(NO_SHELL), "The container has no shell /bin/sh"),
+            (errors(Fixture::new(), 2, NO_PROGRAM), "The container has no program check"),
+            (not_found(), "A program that the command calls does not exist"),
         ] {
             let found = found(facts, "missing-program").unwrap();
-            assert_eq!((found.severity, found.sentence.as_str()), (Severity::Error, expected));
+            let expected = format!("{expected}: 2 of 2 attempts (100 %) failed.");
+            assert_eq!((found.severity, found.sentence), (Severity::Error, expected));
         }
-        assert_eq!(found(exits(1), "missing-program"), None);
-        assert_eq!(found(errors(shell(), 2, "container not running"), "missing-program"), None);
+        assert_eq!(
+            found(not_found(), "missing-program").unwrap().remedy,
+            "Correct the command, or add the program that it calls to the image of the container."
+        );
+        assert_eq!(found(exits(shell, 1, None), "missing-program"), None);
+        assert_eq!(found(rejected("container not running"), "missing-program"), None);
     }
 
     #[test]
     fn a_program_that_cannot_be_executed_is_named() {
-        let exits = |code| {
-            let shell = Fixture::new().command(&["sh", "-c", "check"]);
-            shell.calls(2, 10, move |call| call.exit(code))
-        };
-        let writes = |output: &'static str| {
-            Fixture::new().calls(1, 10, move |call| {
-                call.exit(1);
-                call.exec.output = Some(output.into());
-            })
-        };
-        let no_interpreter = found(writes("exec /bin/check: no such file or directory"), "not-executable");
-        let no_interpreter = no_interpreter.unwrap();
-        assert!(
-            no_interpreter.sentence.starts_with("The interpreter or dynamic loader of the program check")
-        );
-        assert!(no_interpreter.remedy.contains("the first line of the script names"), "{no_interpreter:?}");
+        let late = "exec /bin/check: no such file or directory";
+        let late_shell = "exec /bin/sh: exec format error";
         for (facts, expected) in [
             (
-                errors(Fixture::new(), 1, "exec: \"check\": permission denied"),
-                "The user of the container may not execute the program check: 1 of 1 attempts (100 %) failed.",
+                errors(Fixture::new(), 2, "exec: \"check\": permission denied"),
+                "The user of the container may not execute the program check",
             ),
             (
-                exits(126),
-                "The user of the container may not execute a program that the command calls: 2 of 2 attempts (100 %) failed.",
+                exits(&["check"], 1, Some(late)),
+                "The interpreter or dynamic loader of the program check does not exist",
+            ),
+            (
+                exits(&["/bin/sh", "-c", "check"], 255, Some(late_shell)),
+                "The format of the program /bin/sh is unknown",
+            ),
+            (
+                exits(&["/probe.sh"], 126, Some("/probe.sh: line 2: /check: Permission denied")),
+                "The user of the container may not execute a program that the command calls",
+            ),
+            (
+                exits(
+                    &["timeout", "5", "/check"],
+                    126,
+                    Some("timeout: can't execute '/check': Permission denied"),
+                ),
+                "The user of the container may not execute a program that the command calls",
+            ),
+            (
+                exits(
+                    &["/check"],
+                    127,
+                    Some("/check: error while loading shared libraries: libz.so.1: cannot open"),
+                ),
+                "A shared library of the program /check does not exist",
             ),
         ] {
-            assert_eq!(found(facts, "not-executable").unwrap().sentence, expected);
+            let found = found(facts, "not-executable").unwrap();
+            let expected = format!("{expected}: 2 of 2 attempts (100 %) failed.");
+            assert_eq!((found.severity, found.sentence), (Severity::Error, expected));
         }
-        assert_eq!(found(exits(127), "not-executable"), None);
+        assert!(found(exits(&["check"], 1, Some(late)), "not-executable").unwrap().remedy.contains("(CRLF)"));
+    }
+
+    #[test]
+    fn an_exit_code_of_a_shell_without_a_known_output_has_no_reason() {
+        for code in [126, 127] {
+            let silent = || exits(&["sh", "-c", "check"], code, None);
+            assert_eq!(found(silent(), "missing-program"), None);
+            let without_success = found(silent(), "not-executable").unwrap();
+            let expected = format!(
+                "A program could not be executed (exit code {code}): 2 of 2 attempts (100 %) failed."
+            );
+            assert_eq!((without_success.severity, without_success.sentence), (Severity::Error, expected));
+            assert_eq!(
+                without_success.remedy,
+                "Run the command in the container to see why a program could not be executed."
+            );
+            let succeeds = found(silent().attempts(8, 10), "not-executable").unwrap();
+            assert_eq!(succeeds.severity, Severity::Warning, "the program exists");
+        }
+        let busy = exits(&["sh", "-c", "/check"], 126, Some("sh: 1: /check: Text file busy"));
+        let busy = found(busy, "not-executable").unwrap();
+        assert!(busy.sentence.starts_with("A program could not be executed (exit code 126)"), "{busy:?}");
+        assert!(busy.remedy.starts_with("Fix the cause that the output names"), "{busy:?}");
     }
 }

@@ -1,11 +1,15 @@
 //! Lints about the limits of containers: CPU, memory, processes, and the freezer.
 
 use super::facts::{Attempts, MIN_AFFECTED, PeriodFacts, count, evidence, ids, is_share, part, sum};
-use super::finding::{LintFinding, LintSubject, Severity};
+use super::finding::{LintFinding, LintSubject, Severity, as_sentence};
+use super::names::{FROZEN, OUT_OF_MEMORY, PIDS_LIMIT, THROTTLED};
 use crate::events::reason;
-use crate::execsync::{CallRecord, Cause, CpuUsage, cpu_limit};
+use crate::execsync::{CallRecord, Cause, CpuUsage, Evidence, cpu_limit, remedy};
 use crate::history::json::Event;
 use crate::terminal::format::{counted, duration};
+
+/// Name of the container in remedies.
+const CONTAINER: &str = "the container";
 
 /// Minimum share of throttled calls.
 const NOTABLE_SHARE: f64 = 0.2;
@@ -26,7 +30,7 @@ fn throttled(container: &Attempts<'_>) -> Option<LintFinding> {
     }
     let calls = container.calls_with_cause(Cause::Throttled.name());
     let cpu: Vec<CpuUsage> = calls.iter().filter_map(|call| evidence(call)?.cpu).collect();
-    let limit = cpu.iter().rev().find_map(|cpu| cpu.quota).map(cpu_limit);
+    let limit = cpu.iter().rev().find_map(|cpu| cpu.quota);
     let all = |value: fn(&CpuUsage) -> u64| cpu.iter().map(value).fold(0, u64::saturating_add);
     let measured = (!cpu.is_empty()).then(|| {
         format!(
@@ -37,10 +41,9 @@ fn throttled(container: &Attempts<'_>) -> Option<LintFinding> {
             duration(sum(cpu.iter().map(|cpu| cpu.throttled)))
         )
     });
-    let by = limit.as_ref().map(|limit| format!(" by its limit of {limit}")).unwrap_or_default();
-    let now = limit.map(|limit| format!(" (now {limit})")).unwrap_or_default();
+    let by = limit.map(|limit| format!(" by its limit of {}", cpu_limit(limit))).unwrap_or_default();
     Some(LintFinding {
-        lint: "throttled",
+        lint: THROTTLED,
         severity: Severity::Warning,
         subject: container.subject.clone(),
         sentence: format!(
@@ -48,9 +51,10 @@ fn throttled(container: &Attempts<'_>) -> Option<LintFinding> {
             part(affected, container.slow_or_failed(), "slow or failed attempts")
         ),
         evidence: measured.into_iter().collect(),
-        remedy: format!(
-            "Raise the CPU limit of the container{now}; the command of a probe shares it with the application."
-        ),
+        remedy: as_sentence(&format!(
+            "{}; the command of a probe shares it with the application",
+            remedy::throttled(CONTAINER, limit)
+        )),
         affected,
         calls: ids(&calls),
     })
@@ -70,7 +74,7 @@ fn out_of_memory(facts: &PeriodFacts<'_>, container: &Attempts<'_>) -> Option<Li
     let events = events.fold(0, u64::saturating_add);
     let events = u32::try_from(events).unwrap_or(u32::MAX);
     (in_calls > 0 || events > 0).then(|| LintFinding {
-        lint: "out-of-memory",
+        lint: OUT_OF_MEMORY,
         severity: Severity::Error,
         subject: container.subject.clone(),
         sentence: "The kernel killed processes of the container, because its memory was used up.".to_owned(),
@@ -79,35 +83,29 @@ fn out_of_memory(facts: &PeriodFacts<'_>, container: &Attempts<'_>) -> Option<Li
             counted(in_calls, "slow or failed attempt"),
             counted(events, "time")
         )],
-        remedy: "Raise the memory limit of the container, or reduce the memory that its processes use; the command \
-                 of an exec probe counts too."
-            .to_owned(),
+        remedy: as_sentence(&remedy::out_of_memory(CONTAINER)),
         affected: in_calls.max(events),
         calls: ids(&calls),
     })
 }
 
-/// The container has almost as many processes as it may have.
+/// The container, its pod or a group of pods has almost as many processes as it may have.
 fn pids_limit(container: &Attempts<'_>) -> Option<LintFinding> {
     let affected = container.with_cause(Cause::PidsLimit.name());
     let calls = container.calls_with_cause(Cause::PidsLimit.name());
-    let pids = calls.iter().rev().find_map(|call| evidence(call)?.pids);
+    let pids = calls.iter().rev().find_map(|call| evidence(call).and_then(Evidence::pids_at_limit));
+    let reached = pids.and_then(|pids| Some(format!("{} had {}", pids.scope.owner(), pids.share()?)));
     (affected > 0).then(|| LintFinding {
-        lint: "pids-limit",
+        lint: PIDS_LIMIT,
         severity: Severity::Error,
         subject: container.subject.clone(),
         sentence: format!(
-            "{} could not start its command, because the container has too many processes.",
-            counted(affected, "attempt")
+            "{} could not start a process: {}.",
+            counted(affected, "attempt"),
+            reached.as_deref().unwrap_or("a limit of processes was reached")
         ),
-        evidence: pids
-            .and_then(|pids| {
-                Some(format!("It had {} of at most {} processes and threads.", pids.current, pids.max?))
-            })
-            .into_iter()
-            .collect(),
-        remedy: "Find out which processes the container leaves behind, or raise its limit of processes."
-            .to_owned(),
+        evidence: Vec::new(),
+        remedy: as_sentence(&remedy::pids_limit(CONTAINER, pids.map(|pids| pids.scope))),
         affected,
         calls: ids(&calls),
     })
@@ -118,7 +116,7 @@ fn frozen(container: &Attempts<'_>) -> Option<LintFinding> {
     let affected = container.with_cause(Cause::Frozen.name());
     let calls = container.calls_with_cause(Cause::Frozen.name());
     (affected > 0).then(|| LintFinding {
-        lint: "frozen",
+        lint: FROZEN,
         severity: Severity::Error,
         subject: container.subject.clone(),
         sentence: format!(
@@ -126,7 +124,7 @@ fn frozen(container: &Attempts<'_>) -> Option<LintFinding> {
             counted(affected, "slow or failed attempt")
         ),
         evidence: Vec::new(),
-        remedy: "Resume the container, which is paused; find out what paused it.".to_owned(),
+        remedy: as_sentence(&remedy::frozen(CONTAINER)),
         affected,
         calls: ids(&calls),
     })
@@ -197,16 +195,40 @@ mod tests {
 
     #[test]
     fn a_container_without_room_for_processes_is_found() {
-        let refused = |current, message: &'static str| {
+        let refused = |current, scope, message: &'static str| {
             Fixture::new().calls(2, 100, move |call| {
                 call.fail(Code(2), message);
-                call.evidence().pids = Some(Pids { current, max: Some(100), scope: PidsScope::Container });
+                call.evidence().pids = Some(Pids { current, max: Some(100), scope });
             })
         };
-        assert_eq!(found(refused(50, "something odd"), "pids-limit"), None);
-        for facts in [refused(99, "something odd"), refused(50, "fork: resource temporarily unavailable")] {
+        assert_eq!(found(refused(50, PidsScope::Container, "something odd"), "pids-limit"), None);
+        let unknown = refused(50, PidsScope::Pod, "fork: resource temporarily unavailable");
+        for (facts, reached, remedy) in [
+            (
+                refused(99, PidsScope::Container, "something odd"),
+                "the container had 99 of at most 100 processes and threads",
+                "Find out which processes the container leaves behind",
+            ),
+            (
+                refused(99, PidsScope::Pod, "something odd"),
+                "the pod had 99 of at most 100 processes and threads",
+                "Look for the container of the pod that leaves processes behind",
+            ),
+            (
+                refused(99, PidsScope::Pods, "something odd"),
+                "a group of pods that includes this one had 99 of at most 100 processes and threads",
+                "Look in all pods of the group",
+            ),
+            (
+                unknown,
+                "a limit of processes was reached",
+                "Find out which processes the container leaves behind",
+            ),
+        ] {
             let found = found(facts, "pids-limit").unwrap();
             assert_eq!((found.severity, found.affected), (Severity::Error, 2));
+            assert_eq!(found.sentence, format!("2 attempts could not start a process: {reached}."));
+            assert!(found.remedy.starts_with(remedy), "{found:?}");
         }
     }
 

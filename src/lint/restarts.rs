@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::facts::{PeriodFacts, count};
 use super::finding::{LintFinding, Severity};
 use super::lifetimes::{Lifetimes, OwnExit, how_often, span};
-use super::names::{KUBELET_STOPS, RESTARTS};
+use super::names::{KUBELET_STOPS, LONG_PRE_STOP, RESTARTS};
 use crate::cri::{KILLED, signal_name};
 use crate::terminal::format::{counted, duration};
 
@@ -119,7 +119,7 @@ fn other_stops(facts: &PeriodFacts<'_>, container: &Lifetimes) -> Option<LintFin
     let seen = if is_exec {
         "no exec liveness or startup probe had failed often enough"
     } else {
-        "it has no exec probe"
+        "no exec probe of it was observed"
     };
     let in_time = duration(span(stops.iter().copied()));
     Some(LintFinding {
@@ -145,7 +145,7 @@ fn unfinished_hook(container: &Lifetimes) -> Option<LintFinding> {
     let hooks = &container.unfinished_hooks;
     let last = hooks.last()?;
     Some(LintFinding {
-        lint: "long-pre-stop",
+        lint: LONG_PRE_STOP,
         severity: Severity::Warning,
         subject: container.subject.clone(),
         sentence: format!(
@@ -305,6 +305,7 @@ mod tests {
             found.sentence.contains("3 times in 2m00s") && found.sentence.contains("httpGet"),
             "{found:?}"
         );
+        assert!(found.sentence.contains("although no exec probe of it was observed: "), "{found:?}");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::facts::{PeriodFacts, ids, sum};
 use super::finding::{LintFinding, LintSubject, Severity};
+use super::names::{HANGING_RUNTIME, LEAKED_PROCESS, RUNTIME_UNAVAILABLE, UNANSWERED_CALL};
 use crate::events::reason;
 use crate::execsync::{CallRecord, Cause, CommandEnd, Phases, StuckExec, cause_name};
 use crate::history::json::Event;
@@ -104,7 +105,7 @@ fn hanging_runtime(
     let ids: BTreeSet<u64> = unanswered.values().flat_map(|calls| &calls.ids).copied().collect();
     let containers = counted(u32::try_from(unanswered.len()).unwrap_or(u32::MAX), "container");
     Some(LintFinding {
-        lint: "hanging-runtime",
+        lint: HANGING_RUNTIME,
         severity: Severity::Error,
         subject: LintSubject::NODE,
         sentence: format!(
@@ -127,7 +128,7 @@ fn hanging_runtime(
 fn unanswered_calls(unanswered: BTreeMap<LintSubject, UnansweredCalls>) -> Vec<LintFinding> {
     let finding = |(subject, calls): (LintSubject, UnansweredCalls)| {
         LintFinding {
-        lint: "unanswered-call",
+        lint: UNANSWERED_CALL,
         severity: Severity::Error,
         subject,
         sentence: format!(
@@ -153,7 +154,7 @@ fn runtime_unavailable(facts: &PeriodFacts<'_>) -> Option<LintFinding> {
     let lost = facts.with_cause(Cause::RuntimeLost.name());
     let calls = facts.calls_with_cause(Cause::RuntimeLost.name());
     (events > 0 || lost > 0).then(|| LintFinding {
-        lint: "runtime-unavailable",
+        lint: RUNTIME_UNAVAILABLE,
         severity: if lost == 0 { Severity::Warning } else { Severity::Error },
         subject: LintSubject::NODE,
         sentence: format!(
@@ -203,7 +204,7 @@ fn leaked_processes(facts: &PeriodFacts<'_>) -> Vec<LintFinding> {
             )
         };
         LintFinding {
-            lint: "leaked-process",
+            lint: LEAKED_PROCESS,
             severity: Severity::Warning,
             subject,
             sentence,

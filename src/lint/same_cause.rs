@@ -3,7 +3,9 @@
 
 use super::facts::{PeriodFacts, ProbeFacts};
 use super::finding::{LintFinding, LintSubject};
-use super::names::{FAILURES, FLAPPING, KILLS};
+use super::names::{
+    FAILURES, FLAPPING, KILLS, MISSING_PROGRAM, NOT_EXECUTABLE, OUT_OF_MEMORY, PIDS_LIMIT, TIMEOUT,
+};
 use super::programs::cannot_start;
 use super::restarts::is_about_memory;
 use crate::execsync::Cause;
@@ -12,16 +14,7 @@ use crate::execsync::Cause;
 const CONSEQUENCES: [&str; 3] = [KILLS, FLAPPING, FAILURES];
 
 /// Names of the lints about commands that cannot be started.
-const NOT_STARTED: [&str; 2] = ["missing-program", "not-executable"];
-
-/// Name of the lint about timeouts.
-const TIMEOUT: &str = "timeout";
-
-/// Name of the lint about memory.
-const OUT_OF_MEMORY: &str = "out-of-memory";
-
-/// Name of the lint about numbers of processes.
-const PIDS_LIMIT: &str = "pids-limit";
+const NOT_STARTED: [&str; 2] = [MISSING_PROGRAM, NOT_EXECUTABLE];
 
 /// Removes each finding whose cause another one has too.
 pub(super) fn merge(facts: &PeriodFacts<'_>, findings: &mut Vec<LintFinding>) {
@@ -192,7 +185,12 @@ mod tests {
         let message = "exec: \"check\": executable file not found in $PATH: unknown";
         let errors = Fixture::new().calls(20, 10, |call| call.fail(crate::cri::Code(2), message));
         assert_eq!(names(errors), ["missing-program"]);
-        let exits = || Fixture::new().calls(20, 10, |call| call.exit(127));
+        let exits = || {
+            Fixture::new().calls(20, 10, |call| {
+                call.exit(127);
+                call.exec.output = Some("check: line 2: curl: not found".into());
+            })
+        };
         assert_eq!(names(exits()), ["missing-program"]);
         let killed = exits().event(reason::KILLING, KILLED).build();
         let found = crate::lint::lint(&killed);

@@ -52,7 +52,8 @@ fn failed_hook(container: &Lifetimes) -> Option<LintFinding> {
         severity: Severity::Error,
         subject: container.subject.clone(),
         sentence: format!(
-            "The postStart hook of the container failed {times}: a kubelet stops the container then, and starts it again."
+            "The postStart hook of the container failed {times}: a kubelet stops the container then, and restarts it as \
+             restartPolicy says."
         ),
         evidence: container.hook_error.iter().map(|message| format!("{message}.")).collect(),
         remedy: "Run the command of the hook in the container to see its output; `probeshim explain` describes its \
@@ -135,6 +136,7 @@ mod tests {
         let found = crate::lint::lint(&facts.build());
         let [found] = &found[..] else { panic!("{found:#?}") };
         assert!(found.sentence.starts_with("The postStart hook of the container failed 3 times in 40.0s"));
+        assert!(found.sentence.ends_with("and restarts it as restartPolicy says."), "{found:?}");
         assert_eq!(
             (found.lint, found.evidence[0].as_str()),
             (FAILED_POST_START, format!("{message}.").as_str())

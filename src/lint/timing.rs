@@ -8,10 +8,8 @@ use super::facts::{
 use super::finding::{LintFinding, Severity};
 use crate::execsync::{CallRecord, Cause, ExecVerdict, Phases, cause_name};
 use crate::history::timeline::Durations;
+use crate::manifest::Probe;
 use crate::terminal::format::{counted, duration};
-
-/// Failure threshold of a probe that does not set one.
-const DEFAULT_FAILURE_THRESHOLD: u32 = 3;
 
 /// Timeout of a probe that does not set one.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -39,7 +37,7 @@ fn timeout(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
     if failed == 0 {
         return None;
     }
-    let threshold = probe.series.failure_threshold.unwrap_or(DEFAULT_FAILURE_THRESHOLD);
+    let threshold = probe.series.failure_threshold.unwrap_or(Probe::DEFAULT_FAILURE_THRESHOLD);
     let never = attempts.total.successes == 0;
     let timeout = probe.series.timeout;
     let calls: Vec<&CallRecord> =

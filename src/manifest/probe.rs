@@ -29,6 +29,12 @@ pub struct Probe {
     pub source: Source,
 }
 
+impl Probe {
+    /// Number of failures in a row after which a probe fails, if it sets no failureThreshold
+    /// (`core/v1/defaults.go`: `SetDefaults_Probe`).
+    pub const DEFAULT_FAILURE_THRESHOLD: u32 = 3;
+}
+
 /// Type of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ProbeType {

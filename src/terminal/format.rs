@@ -97,6 +97,12 @@ pub(crate) fn wrapped(text: &str, width: usize) -> String {
     wrapped
 }
 
+/// Returns a text with a capital letter at its beginning.
+pub(crate) fn capitalized(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
+}
+
 /// Formats a command with the quoting of a shell.
 pub(crate) fn command(args: &[String]) -> String {
     let quoted: Vec<String> = args.iter().map(|arg| quote(arg)).collect();
@@ -216,6 +222,11 @@ mod tests {
         assert_eq!(wrapped("a-word-that-is-too-long x", 8), "a-word-that-is-too-long\n  x");
         let long = format!("pod {} was slow", "p".repeat(1_000_000));
         assert_eq!(wrapped(&long, 80), format!("pod\n  {}…\n  was slow", "p".repeat(MAX_NAME_WIDTH - 1)));
+    }
+
+    #[test]
+    fn a_capital_letter_changes_only_the_beginning_of_a_text() {
+        assert_eq!(["", "änder it", "a B c"].map(capitalized), ["", "Änder it", "A B c"]);
     }
 
     #[test]

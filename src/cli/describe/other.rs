@@ -51,7 +51,7 @@ impl DescribePrinter<'_> {
     fn other_container(&mut self, pod: &StatusPod, container: &StatusContainer) {
         self.line(&format!("  {}:", harmless_name(container.name.as_ref().unwrap_or(&container.id))));
         self.field(2, "Container ID", &container.id);
-        self.field(2, "State", capitalized(&container.state));
+        self.field(2, "State", format::capitalized(&container.state));
         self.optional(3, "Reason", container.reason.as_deref());
         self.optional(3, "Exit Code", container.exit_code.map(|code| code.to_string()).as_deref());
         let is_ready = if container.state == "running" { container.ready } else { Some(false) };
@@ -80,10 +80,4 @@ impl DescribePrinter<'_> {
         let columns = ["ID", "Age", "Method", "Code", "Duration", "Subject"].map(Column::text);
         self.table("Calls", columns, &rows);
     }
-}
-
-/// Returns a word with a capital letter.
-fn capitalized(word: &str) -> String {
-    let mut rest = word.chars();
-    rest.next().map(|first| first.to_ascii_uppercase().to_string() + rest.as_str()).unwrap_or_default()
 }

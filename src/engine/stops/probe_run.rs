@@ -3,12 +3,9 @@
 use std::time::{Duration, SystemTime};
 
 use crate::execsync::{CallRecord, ExecVerdict, ProbeMatch};
-use crate::manifest::ExecPurpose;
+use crate::manifest::{ExecPurpose, Probe};
 use crate::tap::ExecCall;
 use crate::terminal::format;
-
-/// Failure threshold of a probe that does not set one.
-const DEFAULT_FAILURE_THRESHOLD: u32 = 3;
 
 /// Maximum time from the failure that reached the threshold to the stop of the container. A kubelet
 /// that syncs the pod at this moment stops the container later.
@@ -93,7 +90,8 @@ impl ProbeRun {
                 self.failures = self.failures.saturating_add(1);
                 self.last_failure =
                     record.call.start.checked_add(record.call.duration).unwrap_or(record.call.start);
-                let threshold = self.threshold(ExecPurpose::Readiness).unwrap_or(DEFAULT_FAILURE_THRESHOLD);
+                let threshold =
+                    self.threshold(ExecPurpose::Readiness).unwrap_or(Probe::DEFAULT_FAILURE_THRESHOLD);
                 let is_change = self.is_ready && self.failures >= threshold;
                 self.is_ready &= !is_change;
                 (is_change && decides_readiness)

@@ -2,6 +2,7 @@
 
 use super::super::analysis::CallRecord;
 use crate::cri::{NOT_EXECUTABLE, NOT_FOUND};
+use crate::tap::Call;
 
 /// Texts with which runc and crun begin an error about the program of a command, in lower case
 /// (runc: Go's `exec.Error`; crun: `find_executable` and `libcrun_run_linux_container`).
@@ -23,24 +24,55 @@ pub enum ExecFailure {
     UnknownFormat,
     /// The user may not execute the file, or it is a directory.
     NoPermission,
+    /// The exit code is that of a shell which cannot execute a program, and no output that is kept
+    /// names the reason.
+    Unknown,
+}
+
+/// The program that could not be executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailedProgram {
+    /// The program of the command.
+    Own,
+    /// A program that the command calls. The program of the command, such as a shell or a script,
+    /// ran.
+    Called,
+    /// The program of the command, or one that it calls.
+    Unknown,
 }
 
 impl ExecFailure {
     /// Returns the reason, if the runtime reported one in its error message, or the runtime or a
-    /// shell in the output of the command. runc has already reported the start of the command when
-    /// it replaces itself by the program, so it writes the error to stderr and exits with 1 or 255.
+    /// shell in the output of the command.
     #[must_use]
     pub fn from_record(record: &CallRecord) -> Option<Self> {
-        let exec = record.call.exec.as_deref()?;
+        Self::with_program(&record.call).map(|(failure, _)| failure)
+    }
+
+    /// Returns the reason, with the program that could not be executed. An error of the runtime is
+    /// about the program of the command: runc has already reported the start of the command when it
+    /// replaces itself by the program, so it writes the error to stderr and exits with 1 or 255. An
+    /// error of a shell or a script is about a program that it calls, because it ran itself.
+    #[must_use]
+    pub fn with_program(call: &Call) -> Option<(Self, FailedProgram)> {
+        let exec = call.exec.as_deref()?;
         let program = exec.command.first().map_or("", String::as_str);
-        let output = exec.output.as_deref();
-        if let Some(message) = record.call.message.as_deref() {
-            return Self::from_exec_error(message, program).or_else(|| Self::from_message(message));
+        let own = |failure| (failure, FailedProgram::Own);
+        if let Some(message) = call.message.as_deref() {
+            return Self::from_exec_error(message, program).or_else(|| Self::from_message(message)).map(own);
         }
         let code = exec.result?.exit_code;
-        output
-            .and_then(|output| Self::from_exec_error(output, program))
-            .or_else(|| Self::from_shell(output.unwrap_or_default(), code))
+        let output = exec.output.as_deref().unwrap_or_default();
+        let from_shell = || {
+            let failure = Self::from_shell(output, code)?;
+            let failed = match failure {
+                Self::NoLibrary => FailedProgram::from_loader(output, program),
+                Self::Unknown => FailedProgram::Unknown,
+                _ => FailedProgram::Called,
+            };
+            Some((failure, failed))
+        };
+        Self::from_exec_error(output, program).map(own).or_else(from_shell)
     }
 
     /// Returns the reason in an error of runc (`exec /check: no such file or directory`) or crun
@@ -52,11 +84,9 @@ impl ExecFailure {
             let rest = rest.strip_prefix("container process ").unwrap_or(rest);
             let rest = rest.strip_prefix("(missing dynamic library?) ").unwrap_or(rest);
             let (path, reason) = rest.split_once(": ")?;
-            let path = path.trim_matches('`');
-            let is_it = path == program || path.rsplit_once('/').is_some_and(|(_, name)| name == program);
             let reason = reason.to_ascii_lowercase();
             match reason {
-                _ if !is_it => None,
+                _ if !is_path_of(path.trim_matches('`'), program) => None,
                 _ if reason.starts_with("no such file or directory") => Some(Self::NoInterpreter),
                 _ if reason.starts_with("exec format error") => Some(Self::UnknownFormat),
                 _ => None,
@@ -83,7 +113,9 @@ impl ExecFailure {
     }
 
     /// Returns the reason for which a command exited with a shell's code: what the shell or the
-    /// dynamic loader wrote decides, because the codes are the same for several reasons.
+    /// dynamic loader wrote decides, because the codes are the same for several reasons. `output`
+    /// is empty if it is not kept. A program may also exit with 127 for a reason of its own, which
+    /// its output then names.
     fn from_shell(output: &str, code: i32) -> Option<Self> {
         if code != NOT_EXECUTABLE && code != NOT_FOUND {
             return None;
@@ -97,13 +129,38 @@ impl ExecFailure {
         } else if has("exec format error") {
             Some(Self::UnknownFormat)
         } else if code == NOT_EXECUTABLE {
-            Some(Self::NoPermission)
+            let is_denied = has("permission denied") || has("is a directory");
+            Some(if is_denied { Self::NoPermission } else { Self::Unknown })
         } else if output.lines().any(is_path_not_found) {
             Some(Self::NoProgramOrInterpreter)
-        } else {
+        } else if output.lines().any(is_not_found) {
             Some(Self::NoProgram)
+        } else {
+            output.trim().is_empty().then_some(Self::Unknown)
         }
     }
+}
+
+impl FailedProgram {
+    /// Returns the program that lacks a library, by the line of the dynamic loader. glibc begins it
+    /// with the path of the program, and musl names at its end the file that needs the library:
+    /// `(needed by /check)`. That file may be another library.
+    fn from_loader(output: &str, program: &str) -> Self {
+        let path = output.lines().find_map(|line| {
+            let of_musl = || Some(line.split_once("(needed by ")?.1.trim_end().trim_end_matches(')'));
+            line.split_once(": error while loading").map(|(path, _)| path).or_else(of_musl)
+        });
+        match path {
+            Some(path) if is_path_of(path, program) => Self::Own,
+            Some(path) if !path.contains(".so") => Self::Called,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+/// Returns whether a path is that of a program, which may be a name that is looked for in `$PATH`.
+fn is_path_of(path: &str, program: &str) -> bool {
+    path == program || path.rsplit_once('/').is_some_and(|(_, name)| name == program)
 }
 
 /// Returns whether a line of a shell says that there is no program at a path: `sh: 1: /check: not
@@ -116,6 +173,13 @@ fn is_path_not_found(line: &str) -> bool {
         return false;
     };
     before.rsplit(": ").next().is_some_and(|name| name.contains('/'))
+}
+
+/// Returns whether a line says that something was not found. musl's dynamic loader writes about
+/// symbols of libraries. `line` is in lower case.
+fn is_not_found(line: &str) -> bool {
+    let is_symbol = line.contains("symbol not found");
+    !is_symbol && (line.contains("not found") || line.contains("no such file or directory"))
 }
 
 #[cfg(test)]

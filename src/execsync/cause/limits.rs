@@ -1,6 +1,6 @@
 //! Limits of a container and of the node, and whether they explain a slow or failed call.
 
-use crate::execsync::evidence::{CpuUsage, Evidence};
+use crate::execsync::evidence::{CpuUsage, Evidence, Pids};
 
 /// Minimum share of throttled CFS periods worth reporting.
 const NOTABLE_THROTTLING: f64 = 0.1;
@@ -29,14 +29,13 @@ pub(crate) fn cpu_limit(processors: f64) -> String {
     if milli % 1000.0 == 0.0 { format!("{} CPU", milli / 1000.0) } else { format!("{milli}m CPU") }
 }
 
-/// Returns whether the container has almost as many processes as it may have.
-pub(in crate::execsync) fn is_at_pids_limit(evidence: &Evidence) -> bool {
-    pids(evidence).is_some_and(|(current, max)| ratio(current, max) >= NEARLY_ALL)
-}
-
-/// Returns the number of processes of the object with the least room for more, and its limit.
-pub(in crate::execsync) fn pids(evidence: &Evidence) -> Option<(u64, u64)> {
-    evidence.pids.and_then(|pids| Some((pids.current, pids.max?)))
+impl Evidence {
+    /// Returns the number of processes of the object with the least room for more, if it has almost
+    /// as many as it may have.
+    #[must_use]
+    pub fn pids_at_limit(&self) -> Option<Pids> {
+        self.pids.filter(|pids| pids.max.is_some_and(|max| ratio(pids.current, max) >= NEARLY_ALL))
+    }
 }
 
 /// Returns whether the container was throttled often enough to report it.
@@ -46,7 +45,7 @@ pub(in crate::execsync) fn is_throttled(cpu: &CpuUsage) -> bool {
 
 /// Returns whether the container cannot start another process.
 pub(in crate::execsync) fn has_no_process_left(evidence: &Evidence) -> bool {
-    pids(evidence).is_some_and(|(current, max)| current >= max)
+    evidence.pids.is_some_and(|pids| pids.max.is_some_and(|max| pids.current >= max))
 }
 
 /// Returns whether the container was throttled for so much of the measured time that it explains a

@@ -5,17 +5,19 @@ mod command_end;
 mod exec_failure;
 pub(super) mod limits;
 pub mod name;
+pub(crate) mod remedy;
 mod verdict;
 
 use std::time::Duration;
 
 pub(crate) use command_end::CRIO_TIMEOUT;
 pub use command_end::CommandEnd;
-pub use exec_failure::ExecFailure;
+pub use exec_failure::{ExecFailure, FailedProgram};
 pub use verdict::ExecVerdict;
 pub(super) use verdict::is_kubelet_deadline;
 
 use super::analysis::{CallRecord, ExecAnalysis, TimeoutMargin};
+use super::evidence::Evidence;
 use super::phases::Phases;
 use super::slowness::Assessment;
 use crate::cri::{Code, KILLED, LARGE_MESSAGE, NO_WORKING_DIRECTORY, is_container_exited, known_cause};
@@ -270,7 +272,7 @@ fn has_oom_kills(analysis: &ExecAnalysis) -> bool {
 }
 
 fn is_at_pids_limit(analysis: &ExecAnalysis) -> bool {
-    analysis.evidence.as_deref().is_some_and(limits::is_at_pids_limit)
+    analysis.evidence.as_deref().and_then(Evidence::pids_at_limit).is_some()
 }
 
 /// Returns whether the container was throttled for so much of the time that it explains a slow

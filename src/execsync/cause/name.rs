@@ -3,9 +3,10 @@
 use super::{Cause, ExecVerdict};
 use crate::execsync::analysis::{CallRecord, ExecAnalysis};
 
-/// The program of the command, or a program that a shell calls, does not exist.
+/// The program of the command, or a program that it calls, does not exist.
 pub const MISSING_PROGRAM: &str = "missing-program";
-/// The program of the command, or a program that a shell calls, cannot be executed.
+/// The program of the command, or a program that it calls, cannot be executed; the reason may be
+/// unknown.
 pub const NOT_EXECUTABLE: &str = "not-executable";
 /// The working directory of the container does not exist.
 pub const MISSING_DIRECTORY: &str = "missing-directory";
@@ -166,9 +167,17 @@ mod tests {
             });
             assert_eq!(rejected, [name], "{message}");
         }
-        for (exit_code, name) in [(127, MISSING_PROGRAM), (126, NOT_EXECUTABLE), (1, "exit-code")] {
-            let result = Some(ExecResult { exit_code, stdout_bytes: 0, stderr_bytes: 0 });
-            assert_eq!(names(|_, exec, _| exec.result = result), [name]);
+        for (exit_code, output, name) in [
+            (127, Some("sh: 1: curl: not found"), MISSING_PROGRAM),
+            (127, None, NOT_EXECUTABLE),
+            (126, None, NOT_EXECUTABLE),
+            (1, None, "exit-code"),
+        ] {
+            let exited = names(|_, exec, _| {
+                exec.result = Some(ExecResult { exit_code, stdout_bytes: 0, stderr_bytes: 0 });
+                exec.output = output.map(Into::into);
+            });
+            assert_eq!(exited, [name], "{exit_code} {output:?}");
         }
         let without_interpreter = names(|_, exec, _| {
             exec.result = Some(ExecResult { exit_code: 1, stdout_bytes: 0, stderr_bytes: 0 });

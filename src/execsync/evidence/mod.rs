@@ -90,7 +90,26 @@ pub enum PidsScope {
     Pods,
 }
 
+impl Pids {
+    /// Returns the number and the limit as text: `12 of at most 20 processes and threads`; `None`
+    /// without a limit.
+    #[must_use]
+    pub fn share(&self) -> Option<String> {
+        Some(format!("{} of at most {} processes and threads", self.current, self.max?))
+    }
+}
+
 impl PidsScope {
+    /// Returns the object as a part of a sentence.
+    #[must_use]
+    pub fn owner(self) -> &'static str {
+        match self {
+            Self::Container => "the container",
+            Self::Pod => "the pod",
+            Self::Pods => "a group of pods that includes this one",
+        }
+    }
+
     /// Returns the name of the scope.
     #[must_use]
     pub fn name(self) -> &'static str {

@@ -1,10 +1,12 @@
 //! Advice against the cause of a slow or failed ExecSync.
 
 use super::{CallRecord, ExecAnalysis, ProbeMatch};
-use crate::cri::{Code, KILLED, NOT_EXECUTABLE, NOT_FOUND, signal_name};
+use crate::cri::{Code, KILLED, signal_name};
 use crate::execsync::analysis::TimeoutMargin;
-use crate::execsync::cause::limits::{cpu_limit, has_waited};
-use crate::execsync::cause::{Cause, ExecFailure};
+use crate::execsync::cause::limits::has_waited;
+use crate::execsync::cause::remedy::{self, ExecNames};
+use crate::execsync::cause::{Cause, ExecFailure, FailedProgram};
+use crate::execsync::evidence::Evidence;
 use crate::manifest::ExecPurpose;
 use crate::tap::{Call, ExecCall};
 use crate::terminal::format;
@@ -67,27 +69,32 @@ impl Subject<'_> {
                  processes are in state D"
             ),
             Cause::ContainerExited => self.advice_on_container_exit(),
-            Cause::ExecFailed(failure) => self.advice_on_exec_failure(failure),
-            Cause::MissingDirectory => format!(
-                "correct workingDir of {container}, or keep that directory: the runtime starts each command in it"
-            ),
+            Cause::ExecFailed(_) => self.advice_on_exec_failure(),
+            Cause::MissingDirectory => remedy::missing_directory(&container),
             Cause::LargeOutput => format!(
                 "have {command} write less: its output made the runtime's response larger than a message may be \
                  (16 MiB), and a kubelet uses only the first 10 KiB of the output"
             ),
             Cause::ExitCode(code) => self.advice_on_exit(code),
-            Cause::Frozen => format!("resume {container}, which was paused"),
-            Cause::OutOfMemory => {
-                format!("raise the memory limit of {container}, or reduce the memory that its processes use")
-            }
+            Cause::Frozen => remedy::frozen(&container),
+            Cause::OutOfMemory => remedy::out_of_memory(&container),
             Cause::PidsLimit => {
-                format!("find out which processes {container} leaves behind, or raise its limit of processes")
+                let pids = self.evidence().and_then(Evidence::pids_at_limit);
+                remedy::pids_limit(&container, pids.map(|pids| pids.scope))
             }
             Cause::Throttled => {
-                let quota = self.insight.evidence.as_deref().and_then(|evidence| evidence.cpu?.quota);
-                let now = quota.map_or_else(String::new, |quota| format!(" (now {})", cpu_limit(quota)));
-                format!("raise the CPU limit of {container}{now}{}", self.or_raise_timeout())
+                let limit = self.evidence().and_then(|evidence| evidence.cpu?.quota);
+                remedy::throttled(&container, limit) + &self.or_raise_timeout()
             }
+            Cause::Queue | Cause::Storm | Cause::Start | Cause::Run | Cause::Drain | Cause::UnknownPhase => {
+                self.advice_on_phase(cause)
+            }
+        }
+    }
+
+    /// Returns advice about a phase that took long.
+    fn advice_on_phase(&self, cause: Cause) -> String {
+        match cause {
             Cause::Queue if self.is_limited() => LIMIT_ADVICE.to_owned(),
             Cause::Queue => "see whether the node has CPU time left for probeshim".to_owned(),
             Cause::Storm => {
@@ -104,19 +111,23 @@ impl Subject<'_> {
                  and grpc probes start no process"
                     .to_owned()
             }
-            Cause::Run if self.insight.evidence.as_deref().is_some_and(has_waited) => format!(
+            Cause::Run if self.evidence().is_some_and(has_waited) => format!(
                 "find out what the command waits for, such as a server, a name, a lock or its input{}",
                 self.or_raise_timeout()
             ),
             Cause::Run => format!("make the command faster{}", self.or_raise_timeout()),
             Cause::Drain => DRAIN_ADVICE.to_owned(),
-            Cause::UnknownPhase if self.is_late_success() => {
+            _ if self.is_late_success() => {
                 "see whether the command leaves a process running that keeps stdout or stderr open; the \
                  timeout covers the command, and not the end of its output"
                     .to_owned()
             }
-            Cause::UnknownPhase => {
-                format!("measure how long the command takes in {container}{}", self.or_raise_timeout())
+            _ => {
+                format!(
+                    "measure how long the command takes in {}{}",
+                    self.container(),
+                    self.or_raise_timeout()
+                )
             }
         }
     }
@@ -153,32 +164,24 @@ impl Subject<'_> {
         }
     }
 
-    /// Returns advice about a program that cannot be executed.
-    fn advice_on_exec_failure(&self, failure: ExecFailure) -> String {
-        let (container, command, program) = (self.container(), self.command_name(), self.failed_program());
-        match failure {
-            ExecFailure::NoProgram => {
-                format!("correct {command}, or add {program} to the image of {container}")
-            }
-            ExecFailure::NoProgramOrInterpreter => format!(
-                "correct {command}, or add {program} to the image of {container}; if it is there as a script, add \
-                 the interpreter that its first line names (`#!`)"
-            ),
-            ExecFailure::NoInterpreter => format!(
-                "add the interpreter that the first line of {program} names (`#!`), or the dynamic loader of that \
-                 program, to the image of {container}: {program} itself exists"
-            ),
-            ExecFailure::NoLibrary => {
-                format!("add the library that the output names to the image of {container}")
-            }
-            ExecFailure::UnknownFormat => {
-                format!("replace {program}: it is built for another processor, or is a script without `#!`")
-            }
-            ExecFailure::NoPermission => format!(
-                "make {program} executable for the user of {container}, or correct {command}, if it names a \
-                 directory"
-            ),
+    /// Returns advice about a program that could not be executed.
+    fn advice_on_exec_failure(&self) -> String {
+        let (container, command) = (self.container(), self.command_name());
+        let has_output = self.exec.output.as_deref().is_some_and(|output| !output.trim().is_empty());
+        let (failure, failed) =
+            ExecFailure::with_program(self.call).unwrap_or((ExecFailure::Unknown, FailedProgram::Unknown));
+        if failure == ExecFailure::Unknown && !has_output {
+            let code = self.exec.result.map(|result| format!(" (exit code {})", result.exit_code));
+            let why = format!("why a program could not be executed{}", code.unwrap_or_default());
+            return self.run_to_see(&why);
         }
+        let is_probe = matches!(
+            &self.insight.identity,
+            ProbeMatch::Matched { uses, .. } if uses.iter().all(|used| used.is_probe())
+        );
+        let program = self.exec.command.first().map(String::as_str).filter(|program| !program.is_empty());
+        let (container, command) = (container.as_str(), command.as_str());
+        failure.remedy(failed, ExecNames { container, command, program, is_probe, has_output })
     }
 
     fn advice_on_exit(&self, code: i32) -> String {
@@ -193,9 +196,7 @@ impl Subject<'_> {
         }
         match self.exec.output.as_deref().map(str::trim) {
             Some(_) if self.exec.is_output_cut() => self.run_to_see("its whole output"),
-            Some(output) if !output.is_empty() => {
-                format!("fix the cause that the output names, or correct {command}")
-            }
+            Some(output) if !output.is_empty() => remedy::named_in_output(&command),
             Some(_) => {
                 format!("have {command} write the reason of a failure; then its output is shown here")
             }
@@ -216,7 +217,7 @@ impl Subject<'_> {
 
     /// Returns whether processes of the node were stalled for a notable time.
     fn is_node_loaded(&self) -> bool {
-        self.insight.evidence.as_deref().is_some_and(|evidence| evidence.notable_of_node().contains(&true))
+        self.evidence().is_some_and(|evidence| evidence.notable_of_node().contains(&true))
     }
 
     /// Returns whether the command exited with 0, and the call ended after its timeout.
@@ -243,16 +244,8 @@ impl Subject<'_> {
         (is_short && !self.exec.truncated).then(|| format!("`{exec} {command}`"))
     }
 
-    /// Returns the program that could not be executed: that of the command, or one that a shell
-    /// calls.
-    fn failed_program(&self) -> String {
-        let is_of_shell =
-            self.exec.result.is_some_and(|result| matches!(result.exit_code, NOT_EXECUTABLE | NOT_FOUND));
-        let program = self.exec.command.first().filter(|program| !program.is_empty() && !is_of_shell);
-        program.map_or_else(
-            || if is_of_shell { "the program that it calls" } else { "the program" }.to_owned(),
-            |program| format::command(std::slice::from_ref(program)),
-        )
+    fn evidence(&self) -> Option<&Evidence> {
+        self.insight.evidence.as_deref()
     }
 
     fn container(&self) -> String {

@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
-use crate::cri::{Code, signal_name};
+use crate::cri::{Code, KILLED, signal_name};
 use crate::execsync::analysis::{CommandOutcome, ExecAnalysis, TimeoutMargin};
 use crate::execsync::cause::{CRIO_TIMEOUT, CommandEnd, is_kubelet_deadline};
 use crate::relay::CallOutcome;
 use crate::tap::{Call, ExecCall};
 use crate::terminal::format::duration;
+
+/// Status of a command that SIGKILL ended.
+const KILLED_STATUS: u32 = KILLED.cast_unsigned();
 
 /// Minimum duration of the drain phase after a timeout that is mentioned.
 const MENTIONED_DRAIN: Duration = Duration::from_millis(250);
@@ -100,7 +103,9 @@ pub(super) fn describe_command(
     if let (CommandEnd::TimedOut, Some(timeout)) = (command_end, exec.timeout()) {
         let timeout = duration(timeout);
         // Only SIGKILL shows that the runtime ended the command.
-        if let Some(status) = outcome.and_then(|outcome| outcome.status).filter(|status| *status != 137) {
+        if let Some(status) =
+            outcome.and_then(|outcome| outcome.status).filter(|status| *status != KILLED_STATUS)
+        {
             return Some(format!(
                 "The command was still running at its timeout of {timeout}, and ended then with code {status}."
             ));
@@ -128,23 +133,45 @@ fn describe_events(outcome: CommandOutcome, command_end: CommandEnd) -> String {
         return "No event shows that the command started.".to_owned();
     };
     match (outcome.exited.map(duration), outcome.status) {
-        (Some(exited), Some(137)) if command_end == CommandEnd::Cancelled => format!(
+        (Some(exited), Some(KILLED_STATUS)) if command_end == CommandEnd::Cancelled => format!(
             "The command started after {started}, was still running when the client gave up, and was killed after \
              {exited} (SIGKILL)."
         ),
-        (Some(exited), Some(137)) => {
+        (Some(exited), Some(KILLED_STATUS)) => {
             format!("The command started after {started} and was killed after {exited} (SIGKILL).")
         }
-        (Some(exited), Some(status @ 129..)) => {
-            let signal = status - 128;
-            format!(
-                "The command started after {started} and ended after {exited} with status {status}: signal \
-                 {signal} ended it, or it exited with that code."
-            )
-        }
-        (Some(exited), Some(status)) => {
-            format!("The command started after {started} and exited after {exited}, with code {status}.")
-        }
+        (Some(exited), Some(status)) => match signal_name(status.cast_signed()) {
+            Some(signal) => format!(
+                "The command started after {started} and ended after {exited} with status {status}: {signal} ended it, \
+                 or it exited with that code."
+            ),
+            None => {
+                format!("The command started after {started} and exited after {exited}, with code {status}.")
+            }
+        },
         _ => format!("The command started after {started}; no event shows that it ended."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_above_128_is_a_signal_only_if_a_signal_has_this_number() {
+        let ended = |status| {
+            let time = Some(Duration::from_millis(10));
+            let outcome = CommandOutcome { started: time, exited: time, status: Some(status) };
+            describe_events(outcome, CommandEnd::Exited(status.cast_signed()))
+        };
+        assert!(ended(137).ends_with("was killed after 10.0ms (SIGKILL)."), "{}", ended(137));
+        let terminated = ended(143);
+        assert!(terminated.ends_with("SIGTERM ended it, or it exited with that code."), "{terminated}");
+        for status in [1, 255] {
+            assert!(
+                ended(status).ends_with(&format!("exited after 10.0ms, with code {status}.")),
+                "{status}"
+            );
+        }
     }
 }

@@ -5,10 +5,10 @@ use std::time::Duration;
 use super::percent;
 use crate::execsync::cause::Cause;
 use crate::execsync::cause::limits::{
-    MAX_STALL_OF_WAITING, cpu_limit, hardly_computes, has_waited, is_at_pids_limit, is_throttled, pids,
+    MAX_STALL_OF_WAITING, cpu_limit, hardly_computes, has_waited, is_throttled,
 };
-use crate::execsync::evidence::{Evidence, PidsScope, PressureStall};
-use crate::terminal::format::duration;
+use crate::execsync::evidence::{Evidence, PressureStall};
+use crate::terminal::format::{capitalized, duration};
 
 /// Minimum share of stalled time worth reporting.
 const NOTABLE_STALL: f64 = 0.1;
@@ -43,13 +43,10 @@ pub(super) fn notable(evidence: &Evidence, causes: &[Cause]) -> Vec<String> {
             "The kernel killed {kills} of the container's processes for lack of memory (OOM)."
         ));
     }
-    if let Some((current, max)) = pids(evidence).filter(|_| is_at_pids_limit(evidence)) {
-        let owner = match evidence.pids.map(|pids| pids.scope) {
-            Some(PidsScope::Pod) => "The pod",
-            Some(PidsScope::Pods) => "A group of pods that includes this one",
-            _ => "The container",
-        };
-        found.push(format!("{owner} has {current} of at most {max} processes and threads."));
+    if let Some(pids) = evidence.pids_at_limit()
+        && let Some(share) = pids.share()
+    {
+        found.push(format!("{} has {share}.", capitalized(pids.scope.owner())));
     }
     if causes.contains(&Cause::Run) {
         found.extend(cpu_use(evidence));

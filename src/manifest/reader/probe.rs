@@ -10,7 +10,6 @@ use crate::manifest::validation::POSITIVE;
 const TIMEOUT: u32 = 1;
 const PERIOD: u32 = 10;
 const SUCCESS_THRESHOLD: u32 = 1;
-const FAILURE_THRESHOLD: u32 = 3;
 
 /// Fields with the handler of a probe, in the order in which the API server checks them.
 const PROBE_HANDLERS: [&str; 4] = ["exec", "httpGet", "tcpSocket", "grpc"];
@@ -57,7 +56,7 @@ pub(crate) fn probe(
     let initial_delay = number("initialDelaySeconds", 0);
     let (timeout, period) = (number("timeoutSeconds", TIMEOUT), number("periodSeconds", PERIOD));
     let success_threshold = number("successThreshold", SUCCESS_THRESHOLD);
-    let failure_threshold = number("failureThreshold", FAILURE_THRESHOLD);
+    let failure_threshold = number("failureThreshold", Probe::DEFAULT_FAILURE_THRESHOLD);
     if let Some(threshold) = node.field("successThreshold").filter(|_| success_threshold != 1)
         && probe_type != ProbeType::Readiness
     {
