@@ -18,10 +18,10 @@ use serde::de::DeserializeOwned;
 use url::Url;
 
 use credentials::{Content, Credentials};
-use lines::Lines;
 
 pub use credentials::CredentialsError;
 pub use kubeconfig::KubeconfigError;
+pub(crate) use lines::Lines;
 
 use crate::https::{self, HttpsError};
 use crate::terminal::sanitize;
