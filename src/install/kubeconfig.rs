@@ -15,7 +15,7 @@ use super::switch::InstalledFile;
 use super::systemctl::{ServiceManager, property};
 use crate::api_server::ApiServer;
 use crate::local_kubelet::installed_kubeconfig;
-use crate::probe::{ALTERNATIVE, config_line};
+use crate::probe::{alternative, config_line};
 use crate::prober::EnforcementMode;
 use crate::regular_file::{MAX_YAML_BYTES, read_to_string};
 
@@ -130,7 +130,7 @@ impl KubeconfigSetting {
             ConfigChange::Unusable(problem) => Finding::warning(
                 CHECK,
                 format!("the kubeconfig of {origin} does not suffice: {problem}"),
-                format!("{ALTERNATIVE} to {file}"),
+                alternative(&Paths::config_file()),
             ),
             ConfigChange::Enforced(mode) => Finding::warning(
                 CHECK,

@@ -290,17 +290,14 @@ impl PodWatch {
     /// Publishes the state of the source. `has_changed`: the pods are published too.
     async fn send(&self, problem: Option<String>, has_changed: bool) {
         let manifests = self.pods.manifests();
-        let (source, pods) = (Source::ApiServer, manifests.iter().count());
-        let problem = problem.map(|problem| problem.replace('\n', "; "));
-        let state = match self.url.clone() {
-            Some(place) => SourceState { source, place, pods, problem },
-            None => {
-                let kubeconfig = self.source.kubeconfig.display();
-                // The place has the path, so that the problem need not repeat it.
-                let problem = problem.map(|problem| problem.replace(&format!("{kubeconfig}: "), ""));
-                SourceState { source, place: format!("of {kubeconfig}"), pods, problem }
-            }
-        };
+        let mut problem = problem.map(|problem| problem.replace('\n', "; "));
+        let place = self.url.clone().unwrap_or_else(|| {
+            let kubeconfig = self.source.kubeconfig.display();
+            // The place has the path, so that the problem need not repeat it.
+            problem = problem.take().map(|problem| problem.replace(&format!("{kubeconfig}: "), ""));
+            format!("of {kubeconfig}")
+        });
+        let state = SourceState { source: Source::ApiServer, place, pods: manifests.iter().count(), problem };
         let problems = self.pods.problems();
         let pods = Some(manifests).filter(|_| has_changed && self.has_listed);
         // The receiver may be gone.

@@ -246,11 +246,15 @@ fn a_command_that_the_kernel_killed_with_its_container_ran_out_of_memory() {
         let mut scenario = Scenario::new();
         scenario.added(TWO, 1);
         scenario.exited(TWO, 4, 66, 137);
-        before.iter().for_each(|(at, heard)| scenario.out_of_memory(*at, *heard));
+        for (at, heard) in before {
+            scenario.out_of_memory(*at, *heard);
+        }
         scenario.request(1, 10, 5);
         scenario.added(ONE, 13);
         scenario.started(ONE, 33, 77);
-        during.iter().for_each(|(at, heard)| scenario.out_of_memory(*at, *heard));
+        for (at, heard) in during {
+            scenario.out_of_memory(*at, *heard);
+        }
         scenario.exited(ONE, 40, 77, 137);
         scenario.ended(1, 45, 5, Some(137));
         scenario.evidence(1, 46);
