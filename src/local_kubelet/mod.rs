@@ -4,12 +4,14 @@
 //! any user may start a program of this name, and bind a free port.
 
 pub(crate) mod configuration;
+mod ignored;
 mod kubeconfig;
 mod process;
 mod read_only_port;
 
 pub use configuration::ConfigurationError;
 pub(crate) use configuration::KubeletConfiguration;
+pub(crate) use ignored::{IgnoreReason, IgnoredKubelet};
 pub(crate) use kubeconfig::installed_kubeconfig;
 pub(crate) use process::KubeletProcess;
 #[cfg(test)]

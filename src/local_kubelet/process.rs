@@ -1,19 +1,12 @@
 //! Finds the process of a kubelet.
 
-use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::fs::MetadataExt as _;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use super::configuration::{ConfigurationError, KubeletConfiguration, flag};
-use crate::regular_file::{MAX_SMALL_FILE_BYTES, path_of_deleted, read};
-
-/// Name of the program of a kubelet: of its process (`/proc/PID/comm`) and of its file.
-const PROGRAM: &str = "kubelet";
-
-/// Bits of the mode of a program that another user than its owner can change, or that gives the
-/// rights of its owner to the user who starts it.
-const UNTRUSTED_MODE_BITS: u32 = 0o6022;
+use super::ignored::{IgnoreReason, IgnoredKubelet, PROGRAM};
+use crate::regular_file::{MAX_SMALL_FILE_BYTES, read};
 
 /// Runtime endpoint of a kubelet that configures none.
 const DEFAULT_ENDPOINT: &str = "unix:///run/containerd/containerd.sock";
@@ -35,9 +28,10 @@ pub(crate) struct KubeletProcess {
 }
 
 impl KubeletProcess {
-    /// Returns the kubelets of root below `proc`, which is `/proc`, by process id. `own` is the
-    /// process id of probeshim: a kubelet in another pid namespace is that of another node.
-    pub(crate) fn find(proc: &Path, own: u32) -> Vec<Self> {
+    /// Returns the kubelets of root below `proc`, which is `/proc`, and the other processes with the
+    /// name of a kubelet, by process id. `own` is the process id of probeshim: a kubelet in another
+    /// pid namespace is that of another node.
+    pub(crate) fn find(proc: &Path, own: u32) -> (Vec<Self>, Vec<IgnoredKubelet>) {
         let entries = fs::read_dir(proc).into_iter().flatten().flatten();
         let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
         let is_named = |pid: &u32| {
@@ -46,20 +40,29 @@ impl KubeletProcess {
         };
         let mut pids: Vec<u32> = pids.filter(is_named).collect();
         pids.sort_unstable();
-        pids.into_iter().filter_map(|pid| Self::of_pid(proc, pid, own)).collect()
+        let (mut found, mut ignored) = (Vec::new(), Vec::new());
+        for pid in pids {
+            match Self::from_pid(proc, pid, own) {
+                Ok(kubelet) => found.push(kubelet),
+                Err(reason) if reason.is_end() => {}
+                Err(reason) => ignored.push(IgnoredKubelet { pid, reason }),
+            }
+        }
+        (found, ignored)
     }
 
-    fn of_pid(proc: &Path, pid: u32, own: u32) -> Option<Self> {
+    fn from_pid(proc: &Path, pid: u32, own: u32) -> Result<Self, IgnoreReason> {
         let dir = proc.join(pid.to_string());
-        let namespace = |pid: u32, name: &str| fs::read_link(proc.join(format!("{pid}/ns/{name}"))).ok();
-        let is_same = |name| namespace(pid, name).is_some_and(|it| Some(it) == namespace(own, name));
-        if !is_same("pid") {
-            return None;
+        let namespace = |pid: u32, name: &str| fs::read_link(proc.join(format!("{pid}/ns/{name}")));
+        let is_same = |name| Ok::<_, io::Error>(namespace(pid, name)? == namespace(own, name)?);
+        IgnoreReason::check_user(&dir)?;
+        if !is_same("pid")? {
+            return Err(IgnoreReason::OtherPidNamespace);
         }
         let started = start_time(&dir)?;
         // The paths of a kubelet in another mount namespace are below its own root.
-        let root = if is_same("mnt") { PathBuf::from("/") } else { dir.join("root") };
-        let arguments = read(&dir.join("cmdline"), MAX_SMALL_FILE_BYTES).ok()?;
+        let root = if is_same("mnt")? { PathBuf::from("/") } else { dir.join("root") };
+        let arguments = read(&dir.join("cmdline"), MAX_SMALL_FILE_BYTES)?;
         // An argument may be empty, such as the value of a flag.
         let arguments = arguments.strip_suffix(b"\0").unwrap_or(&arguments).split(|byte| *byte == 0);
         let found = Self {
@@ -70,13 +73,21 @@ impl KubeletProcess {
             working_dir: dir.join("cwd"),
         };
         // The command line counts only if it is that of the process which is verified.
-        found.is_alive(proc).then_some(found)
+        found.verify(&dir)?;
+        Ok(found)
     }
 
     /// Returns whether the process still runs, and is a kubelet of root.
     pub(crate) fn is_alive(&self, proc: &Path) -> bool {
-        let dir = proc.join(self.pid.to_string());
-        is_of_root(&dir) && is_trusted_program(&dir) && start_time(&dir) == Some(self.started)
+        self.verify(&proc.join(self.pid.to_string())).is_ok()
+    }
+
+    /// Fails unless the process with this directory is this one, and a kubelet of root.
+    fn verify(&self, dir: &Path) -> Result<(), IgnoreReason> {
+        IgnoreReason::check_user(dir)?;
+        IgnoreReason::check_program(dir)?;
+        let is_same = start_time(dir)? == self.started;
+        if is_same { Ok(()) } else { Err(io::Error::from(io::ErrorKind::NotFound).into()) }
     }
 
     /// Reads the configuration by which the kubelet serves its pods.
@@ -110,33 +121,13 @@ impl KubeletProcess {
     }
 }
 
-/// Returns whether root has started a process. A program with the set-user-id bit has root as
-/// effective user only, and a name and arguments that any user chooses.
-fn is_of_root(dir: &Path) -> bool {
-    let status = fs::read_to_string(dir.join("status")).unwrap_or_default();
-    let uids = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap_or_default();
-    uids.split_whitespace().eq(["0"; 4])
-}
-
-/// Returns whether the file that a process executes is the program of a kubelet, which only root
-/// can change. The name of the process is that of a link, which any user can create.
-fn is_trusted_program(dir: &Path) -> bool {
-    let exe = dir.join("exe");
-    let (Ok(link), Ok(file)) = (fs::read_link(&exe), fs::metadata(&exe)) else { return false };
-    // An upgrade replaces the file of a process that still runs.
-    let path = path_of_deleted(&link).unwrap_or(link);
-    path.file_name() == Some(OsStr::new(PROGRAM)) && is_of_root_only(file.uid(), file.mode())
-}
-
-fn is_of_root_only(uid: u32, mode: u32) -> bool {
-    uid == 0 && mode & UNTRUSTED_MODE_BITS == 0
-}
-
 /// Returns the start time of a process. The name of its program, in parentheses, may contain
 /// spaces.
-fn start_time(dir: &Path) -> Option<u64> {
-    let stat = fs::read_to_string(dir.join("stat")).ok()?;
-    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+fn start_time(dir: &Path) -> io::Result<u64> {
+    let stat = fs::read_to_string(dir.join("stat"))?;
+    let fields = stat.rsplit_once(')').map(|(_, fields)| fields);
+    let started = fields.and_then(|fields| fields.split_whitespace().nth(19)?.parse().ok());
+    started.ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
 #[cfg(test)]
@@ -192,10 +183,17 @@ pub(crate) mod tests {
         proc.add(20, "kubelet", 1000, "pid:[1]", &["kubelet"]);
         proc.add(21, "kubelet", 0, "pid:[2]", &["kubelet"]);
         proc.add(22, "kubelet-wrapper", 0, "pid:[1]", &["kubelet"]);
-        assert_eq!(KubeletProcess::find(proc.path(), 1), []);
+        let (found, ignored) = KubeletProcess::find(proc.path(), 1);
+        assert_eq!(found, []);
+        let shown: Vec<String> = ignored.iter().map(ToString::to_string).collect();
+        let expected = [
+            "the process kubelet (pid 20) is ignored, because root has not started it",
+            "the process kubelet (pid 21) is ignored, because it is in another pid namespace than probeshim",
+        ];
+        assert_eq!(shown, expected);
         let arguments = ["/usr/bin/kubelet", "--kubeconfig=/etc/kubernetes/kubelet.conf"];
         proc.add(23, "kubelet", 0, "pid:[1]", &arguments);
-        let found = KubeletProcess::find(proc.path(), 1);
+        let found = KubeletProcess::find(proc.path(), 1).0;
         assert_eq!(found.iter().map(|it| it.pid).collect::<Vec<_>>(), [23]);
         let kubeconfig = PathBuf::from("/etc/kubernetes/kubelet.conf");
         assert_eq!(found[0].kubeconfig(), Some((kubeconfig.clone(), kubeconfig)));
@@ -211,7 +209,7 @@ pub(crate) mod tests {
         let proc = FakeProc::new();
         let arguments = ["/tmp/x/kubelet", "--", "root", "--pod-manifest-path=/tmp/evil"];
         proc.add(23, "kubelet", 0, "pid:[1]", &arguments);
-        let is_found = || !KubeletProcess::find(proc.path(), 1).is_empty();
+        let is_found = || !KubeletProcess::find(proc.path(), 1).0.is_empty();
         assert!(is_found());
         let status = proc.path().join("23/status");
         let of_root = fs::read_to_string(&status).unwrap();
@@ -234,10 +232,12 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_program_that_others_than_root_can_change_is_ignored() {
-        assert!(is_of_root_only(0, 0o100_755));
-        for (uid, mode) in [(1000, 0o755), (0, 0o775), (0, 0o757), (0, 0o4755), (0, 0o2755)] {
-            assert!(!is_of_root_only(uid, mode), "{uid} {mode:o}");
+    fn a_process_that_ends_during_the_search_is_not_mentioned() {
+        let proc = FakeProc::new();
+        proc.add(23, "kubelet", 0, "pid:[1]", &["kubelet"]);
+        for file in ["exe", "ns/pid", "stat", "status"] {
+            fs::remove_file(proc.path().join("23").join(file)).unwrap();
+            assert_eq!(KubeletProcess::find(proc.path(), 1).1.len(), 0, "{file}");
         }
     }
 
@@ -245,7 +245,7 @@ pub(crate) mod tests {
     fn a_relative_kubeconfig_is_below_the_working_directory_of_the_kubelet() {
         let proc = FakeProc::new();
         proc.add(23, "kubelet", 0, "pid:[1]", &["kubelet", "--kubeconfig=a/kubelet.conf"]);
-        let (path, opened) = KubeletProcess::find(proc.path(), 1).remove(0).kubeconfig().unwrap();
+        let (path, opened) = KubeletProcess::find(proc.path(), 1).0.remove(0).kubeconfig().unwrap();
         assert_eq!(path, Path::new("/a/kubelet.conf"));
         assert_eq!(opened, proc.path().join("23/cwd/a/kubelet.conf"));
     }
@@ -255,7 +255,7 @@ pub(crate) mod tests {
         let proc = FakeProc::new();
         let arguments = ["kubelet", "--pod-manifest-path", "", "--", "--pod-manifest-path=/tmp/evil"];
         proc.add(23, "kubelet", 0, "pid:[1]", &arguments);
-        let found = KubeletProcess::find(proc.path(), 1).remove(0);
+        let found = KubeletProcess::find(proc.path(), 1).0.remove(0);
         assert_eq!(found.configuration().unwrap().static_pod_path, None);
     }
 
@@ -263,7 +263,7 @@ pub(crate) mod tests {
     fn a_later_process_with_the_same_id_is_another_kubelet() {
         let proc = FakeProc::new();
         proc.add(23, "kubelet", 0, "pid:[1]", &["kubelet"]);
-        let found = KubeletProcess::find(proc.path(), 1).remove(0);
+        let found = KubeletProcess::find(proc.path(), 1).0.remove(0);
         assert!(found.is_alive(proc.path()));
         let stat = proc.path().join("23/stat");
         let text = fs::read_to_string(&stat).unwrap().replace("1023", "2000");

@@ -112,7 +112,7 @@ mod tests {
         fs::create_dir(proc.path().join("net")).unwrap();
         fs::write(proc.path().join("net/tcp"), HEAD.to_owned() + &lines.concat()).unwrap();
         fs::write(proc.path().join("net/tcp6"), HEAD.to_owned() + &six.concat()).unwrap();
-        let kubelet = KubeletProcess::find(proc.path(), 1).remove(0);
+        let kubelet = KubeletProcess::find(proc.path(), 1).0.remove(0);
         ListeningSocket::of_kubelet(proc.path(), &kubelet, address.parse().unwrap(), 10255)
     }
 

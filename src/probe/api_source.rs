@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::name_sources::SourceState;
 use super::source_update::SourceUpdate;
-use crate::api_server::{ApiServer, ApiServerError, CredentialsError, KubeconfigError};
+use crate::api_server::{ApiServer, ApiServerError, CredentialsError, KubeconfigError, Lines};
 use crate::manifest::Source;
 use crate::manifest::api_pods::{ApiPods, GONE, WatchEffect, list_path};
 
@@ -25,7 +25,8 @@ const MIN_WATCH_SECONDS: u64 = 300;
 /// Time after its end in which a watch is still awaited.
 const WATCH_GRACE: Duration = Duration::from_secs(30);
 
-/// Time after which a watch counts as one that works, so that its end is no failure of the source.
+/// Time after the head of its response at which a watch counts as one that works, so that its end is
+/// no failure of the source. The time until then proves nothing: the API server may not answer.
 const LASTING_WATCH: Duration = Duration::from_secs(10);
 
 /// Number of watches in a row that fail before the pods are listed again.
@@ -126,7 +127,7 @@ impl Retries {
         }
     }
 
-    /// Records a watch that lasted for some time, whatever its end.
+    /// Records a watch that lasted for some time after it was accepted, whatever its end.
     fn on_watch_lasted(&mut self, time: Duration) {
         if time >= LASTING_WATCH {
             (self.delay, self.failed_watches) = (MIN_RETRY_DELAY, 0);
@@ -172,12 +173,11 @@ impl ApiPodSource {
                     }
                 }
             }
-            let started = Instant::now();
-            let end = watch.watch().await;
-            retries.on_watch_lasted(started.elapsed());
+            let (end, lasted) = watch.watch().await;
+            retries.on_watch_lasted(lasted);
             match end {
                 // A server that ends each watch at once is not queried all the time.
-                Ok(WatchEnd::Regular) if started.elapsed() >= MIN_RETRY_DELAY => continue,
+                Ok(WatchEnd::Regular) if lasted >= MIN_RETRY_DELAY => continue,
                 Ok(WatchEnd::Regular) => {}
                 Ok(WatchEnd::Expired) => retries.on_version_gone(),
                 Err(error) => {
@@ -217,19 +217,41 @@ impl PodWatch {
         Ok(())
     }
 
-    /// Watches the pods from the last known version on.
-    async fn watch(&mut self) -> Result<WatchEnd, ApiSourceError> {
-        let (server, node) = self.server()?;
+    /// Watches the pods from the last known version on. Returns the time from the head of the
+    /// response to the end as well, which is zero without a head.
+    async fn watch(&mut self) -> (Result<WatchEnd, ApiSourceError>, Duration) {
         let seconds = MIN_WATCH_SECONDS + fastrand::u64(0..MIN_WATCH_SECONDS);
-        let started = Instant::now();
-        let deadline = started + Duration::from_secs(seconds) + WATCH_GRACE;
-        let lines = timeout(REQUEST_TIMEOUT, server.lines(&self.pods.watch_path(&node, seconds))).await;
-        let mut lines = match lines.map_err(|_| ApiSourceError::TimedOut)? {
-            Err(ApiServerError::Refused { status, .. }) if status == GONE => return Ok(WatchEnd::Expired),
-            lines => lines?,
+        let lines = match self.open_watch(seconds).await {
+            Ok(Some(lines)) => lines,
+            Ok(None) => return (Ok(WatchEnd::Expired), Duration::ZERO),
+            Err(error) => return (Err(error), Duration::ZERO),
         };
+        let accepted = Instant::now();
+        let end = self.follow(lines, accepted, Duration::from_secs(seconds)).await;
+        (end, accepted.elapsed())
+    }
+
+    /// Requests a watch of some seconds. Returns its lines once the head of the response has
+    /// arrived; `None` if the version is too old.
+    async fn open_watch(&mut self, seconds: u64) -> Result<Option<Lines>, ApiSourceError> {
+        let (server, node) = self.server()?;
+        let lines = timeout(REQUEST_TIMEOUT, server.lines(&self.pods.watch_path(&node, seconds))).await;
+        match lines.map_err(|_| ApiSourceError::TimedOut)? {
+            Err(ApiServerError::Refused { status, .. }) if status == GONE => Ok(None),
+            lines => Ok(Some(lines?)),
+        }
+    }
+
+    /// Applies the events of a watch that was accepted at `accepted` until it ends.
+    async fn follow(
+        &mut self,
+        mut lines: Lines,
+        accepted: Instant,
+        length: Duration,
+    ) -> Result<WatchEnd, ApiSourceError> {
+        let deadline = accepted + length + WATCH_GRACE;
         loop {
-            let until = if self.problem.is_some() { started + LASTING_WATCH } else { deadline };
+            let until = if self.problem.is_some() { accepted + LASTING_WATCH } else { deadline };
             let line = match timeout_at(until, lines.next()).await {
                 Ok(line) => line?,
                 Err(_) if Instant::now() >= deadline => return Err(ApiSourceError::NotEnded),
@@ -268,13 +290,14 @@ impl PodWatch {
     /// Publishes the state of the source. `has_changed`: the pods are published too.
     async fn send(&self, problem: Option<String>, has_changed: bool) {
         let manifests = self.pods.manifests();
-        let place = self.url.clone();
-        let state = SourceState {
-            source: Source::ApiServer,
-            place: place.unwrap_or_else(|| format!("of {}", self.source.kubeconfig.display())),
-            pods: manifests.iter().count(),
-            problem,
-        };
+        let mut problem = problem.map(|problem| problem.replace('\n', "; "));
+        let place = self.url.clone().unwrap_or_else(|| {
+            let kubeconfig = self.source.kubeconfig.display();
+            // The place has the path, so that the problem need not repeat it.
+            problem = problem.take().map(|problem| problem.replace(&format!("{kubeconfig}: "), ""));
+            format!("of {kubeconfig}")
+        });
+        let state = SourceState { source: Source::ApiServer, place, pods: manifests.iter().count(), problem };
         let problems = self.pods.problems();
         let pods = Some(manifests).filter(|_| has_changed && self.has_listed);
         // The receiver may be gone.
@@ -283,46 +306,4 @@ impl PodWatch {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_watch_that_a_proxy_interrupts_is_resumed_without_a_list_and_without_a_growing_delay() {
-        let mut retries = Retries::new();
-        retries.on_list();
-        for _ in 0..10 {
-            retries.on_watch_lasted(Duration::from_secs(60));
-            retries.on_watch_failed();
-            assert!(!retries.must_list);
-            assert!(retries.failed_watches < 2, "it is no problem");
-            assert!(retries.take_delay() <= MIN_RETRY_DELAY.mul_f64(1.5));
-        }
-    }
-
-    #[test]
-    fn watches_that_fail_soon_are_repeated_more_and_more_rarely_and_lead_to_a_list() {
-        let mut retries = Retries::new();
-        retries.on_list();
-        let lists = (1..=9).filter(|_| {
-            retries.on_watch_lasted(Duration::from_secs(1));
-            retries.on_watch_failed();
-            retries.take_delay();
-            let lists = retries.must_list;
-            retries.on_list();
-            lists
-        });
-        assert_eq!(lists.count(), 3);
-        assert_eq!(retries.delay, MAX_RETRY_DELAY, "a list does not prove that watches work");
-    }
-
-    #[test]
-    fn a_list_after_failed_lists_resets_the_delay() {
-        let mut retries = Retries::new();
-        retries.take_delay();
-        retries.on_version_gone();
-        assert!(retries.must_list && retries.is_version_gone);
-        assert!(retries.delay > MIN_RETRY_DELAY);
-        retries.on_list();
-        assert_eq!(retries, Retries { must_list: false, ..Retries::new() });
-    }
-}
+mod tests;

@@ -11,16 +11,17 @@ use tokio::time::{Instant, sleep_until};
 use tracing::error;
 use url::Url;
 
-use super::name_sources::{KubeconfigFile, LocalKubelet, SourceState};
+use super::name_sources::{FoundNode, KubeconfigFile, LocalKubelet, SourceState};
 use super::source_update::{FoundPods, SourceUpdate};
-use crate::api_server::ApiServer;
+use crate::api_server::NodeKubeconfigs;
 use crate::file_id::FileId;
 use crate::local_kubelet::{
-    KubeletConfiguration, KubeletProcess, ListeningSocket, PortError, installed_kubeconfig,
-    known_manifest_dirs,
+    IgnoreReason, IgnoredKubelet, KubeletConfiguration, KubeletProcess, ListeningSocket, PortError,
+    installed_kubeconfig, known_manifest_dirs,
 };
 use crate::manifest::{Files, KubeletClient, Manifests, ReadOptions, Source};
 use crate::socket::SocketPath;
+use crate::terminal::sanitize;
 
 /// Interval between two looks at the node.
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
@@ -30,6 +31,9 @@ const MIN_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Minimum interval between two looks, as a multiple of the duration of the last one.
 const LOOK_BACKOFF_FACTOR: u32 = 50;
+
+/// Maximum number of ignored processes that are described.
+const MAX_IGNORED: usize = 3;
 
 /// The search for the kubelet that uses a runtime.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,11 +58,15 @@ struct NodeLook {
     search: KubeletSearch,
     proc: PathBuf,
     kubelet: Option<KnownKubelet>,
+    /// Sentences about processes with the name of a kubelet that are ignored.
+    ignored: Vec<String>,
     /// Directories of static pods as the kubelet names them, and as they can be opened.
     static_pods: Vec<(PathBuf, PathBuf)>,
     files: Files,
     /// The read-only port, if it is used.
     port: Option<Result<(Url, ListeningSocket), PortError>>,
+    /// The kubeconfigs that were examined.
+    kubeconfigs: NodeKubeconfigs,
     /// Kubeconfig of the kubelet.
     kubeconfig: Option<KubeconfigFile>,
     /// Kubeconfig that a distribution has written.
@@ -109,9 +117,11 @@ impl NodeLook {
             search,
             proc: PathBuf::from("/proc"),
             kubelet,
+            ignored: Vec::new(),
             static_pods,
             files: Files::default(),
             port,
+            kubeconfigs: NodeKubeconfigs::default(),
             kubeconfig: None,
             installed_kubeconfig: None,
             redact,
@@ -124,7 +134,7 @@ impl NodeLook {
         let is_current =
             |known: &KnownKubelet| known.configuration.is_ok() && known.process.is_alive(&self.proc);
         if !self.kubelet.as_ref().is_some_and(is_current) {
-            self.kubelet = self.find();
+            (self.kubelet, self.ignored) = self.find();
         }
         let static_pods = self.static_pod_paths();
         if static_pods == self.static_pods {
@@ -137,30 +147,41 @@ impl NodeLook {
             (self.files, self.static_pods) = (Files::new(&paths, options), static_pods);
         }
         self.port = self.read_only_port();
-        self.kubeconfig = self.kubelet.as_ref().and_then(|known| kubeconfig_of(&known.process));
+        self.kubeconfig =
+            self.kubelet.as_ref().and_then(|known| kubeconfig_of(&known.process, &mut self.kubeconfigs));
         self.installed_kubeconfig = installed_kubeconfig(Path::new("/")).map(|(_, path)| {
-            let problem = ApiServer::problem_of_node_kubeconfig(&path);
+            let problem = self.kubeconfigs.problem(&path);
             KubeconfigFile { path, problem }
         });
     }
 
     /// Returns the first kubelet that uses the runtime. Without one, it may be a kubelet whose
-    /// configuration cannot be read.
-    fn find(&self) -> Option<KnownKubelet> {
-        let is_ours = |configuration: &KubeletConfiguration| {
-            let endpoint = configuration.container_runtime_endpoint.as_deref().unwrap_or_default();
-            let endpoint = SocketPath::parse(endpoint);
-            endpoint
-                .is_ok_and(|endpoint| self.search.sockets.iter().any(|socket| socket.is_same_as(&endpoint)))
-        };
-        let found = KubeletProcess::find(&self.proc, std::process::id()).into_iter();
-        let found = found.map(|process| {
+    /// configuration cannot be read. Returns sentences about the ignored processes as well.
+    fn find(&self) -> (Option<KnownKubelet>, Vec<String>) {
+        let (processes, mut ignored) = KubeletProcess::find(&self.proc, std::process::id());
+        let (mut ours, mut unread) = (Vec::new(), Vec::new());
+        for process in processes {
             let configuration = process.configuration().map_err(|error| error.to_string());
-            KnownKubelet { process, configuration }
-        });
-        let (read, unread): (Vec<_>, Vec<_>) = found.partition(|known| known.configuration.is_ok());
-        let mut ours = read.into_iter().filter(|known| known.configuration.as_ref().is_ok_and(is_ours));
-        ours.next().or_else(|| unread.into_iter().next())
+            let other_endpoint =
+                configuration.as_ref().map(|configuration| self.other_endpoint(configuration));
+            match other_endpoint {
+                Err(_) => unread.push(KnownKubelet { process, configuration }),
+                Ok(None) => ours.push(KnownKubelet { process, configuration }),
+                Ok(Some(endpoint)) => {
+                    let reason = IgnoreReason::OtherRuntime(endpoint.to_owned());
+                    ignored.push(IgnoredKubelet { pid: process.pid, reason });
+                }
+            }
+        }
+        (ours.into_iter().chain(unread).next(), describe_ignored(ignored))
+    }
+
+    /// Returns the runtime endpoint of a kubelet, if that is neither the runtime nor probeshim.
+    fn other_endpoint<'a>(&self, configuration: &'a KubeletConfiguration) -> Option<&'a str> {
+        let endpoint = configuration.container_runtime_endpoint.as_deref().unwrap_or_default();
+        let socket = SocketPath::parse(endpoint);
+        let is_ours = socket.is_ok_and(|socket| self.search.sockets.iter().any(|it| it.is_same_as(&socket)));
+        (!is_ours).then_some(endpoint)
     }
 
     fn static_pod_paths(&self) -> Vec<(PathBuf, PathBuf)> {
@@ -190,7 +211,8 @@ impl NodeLook {
         let kubeconfig = self.kubeconfig.clone();
         let kubelet = self.kubelet.as_ref().map(|known| LocalKubelet { pid: known.process.pid, kubeconfig });
         let installed_kubeconfig = self.installed_kubeconfig.clone();
-        SourceUpdate::Found { found, kubelet, installed_kubeconfig }
+        let node = FoundNode { kubelet, ignored_kubelets: self.ignored.clone(), installed_kubeconfig };
+        SourceUpdate::Found { found, node }
     }
 
     /// Returns whether the kubelet is known to have no read-only port.
@@ -250,8 +272,21 @@ impl NodeLook {
     }
 }
 
+/// Returns sentences about processes that are ignored. Any user can start processes of this name, so
+/// that those of root come first.
+fn describe_ignored(mut ignored: Vec<IgnoredKubelet>) -> Vec<String> {
+    ignored.sort_by_key(|it| (matches!(it.reason, IgnoreReason::OtherUser), it.pid));
+    let more = ignored.len().saturating_sub(MAX_IGNORED);
+    let mut sentences: Vec<String> =
+        ignored.iter().take(MAX_IGNORED).map(|it| sanitize(&it.to_string())).collect();
+    if more > 0 {
+        sentences.push(format!("{more} more processes of this name are ignored"));
+    }
+    sentences
+}
+
 /// Returns the kubeconfig of a kubelet, and whether this process can use it by its path.
-fn kubeconfig_of(kubelet: &KubeletProcess) -> Option<KubeconfigFile> {
+fn kubeconfig_of(kubelet: &KubeletProcess, kubeconfigs: &mut NodeKubeconfigs) -> Option<KubeconfigFile> {
     let (path, of_kubelet) = kubelet.kubeconfig()?;
     let id = |path: &Path| fs::metadata(path).map(|file| FileId::from_metadata(&file));
     let problem = match (id(&path), id(&of_kubelet)) {
@@ -259,107 +294,10 @@ fn kubeconfig_of(kubelet: &KubeletProcess) -> Option<KubeconfigFile> {
         (Ok(own), Ok(other)) if own != other => {
             Some(format!("{}: is not the file that the kubelet has at this path", path.display()))
         }
-        _ => ApiServer::problem_of_node_kubeconfig(&path),
+        _ => kubeconfigs.problem(&path),
     };
     Some(KubeconfigFile { path, problem })
 }
 
 #[cfg(test)]
-mod tests {
-    use rustix::fs::{CWD, FileType, Mode, mknodat};
-
-    use super::*;
-    use crate::local_kubelet::FakeProc;
-
-    /// Returns a look at processes, whose kubelets use the runtime if they have the default
-    /// endpoint.
-    fn look_at(proc: &FakeProc) -> NodeLook {
-        let containerd = SocketPath::parse("unix:///run/containerd/containerd.sock").unwrap();
-        let search = KubeletSearch { sockets: vec![containerd], uses_read_only_port: true };
-        proc.add(std::process::id(), "probeshim", 0, "pid:[1]", &["probeshim"]);
-        NodeLook { proc: proc.path().to_owned(), ..NodeLook::new(search, false) }
-    }
-
-    fn pid(look: &NodeLook) -> Option<u32> {
-        look.kubelet.as_ref().map(|known| known.process.pid)
-    }
-
-    #[test]
-    fn a_kubelet_with_an_unreadable_configuration_is_the_last_choice_and_is_read_again() {
-        let (proc, dir) = (FakeProc::new(), tempfile::tempdir().unwrap());
-        let config = dir.path().join("config.yaml");
-        let mut look = look_at(&proc);
-        proc.add(20, "kubelet", 0, "pid:[1]", &["kubelet", &format!("--config={}", config.display())]);
-        look.look();
-        assert_eq!(pid(&look), Some(20));
-        assert!(look.kubelet.as_ref().unwrap().configuration.is_err());
-        proc.add(21, "kubelet", 0, "pid:[1]", &["kubelet", "--container-runtime-endpoint=unix:///other"]);
-        proc.add(22, "kubelet", 0, "pid:[1]", &["kubelet"]);
-        look.look();
-        assert_eq!(pid(&look), Some(22), "it is readable and uses the runtime");
-
-        let mut look = look_at(&FakeProc::new());
-        look.proc = proc.path().to_owned();
-        fs::write(&config, "staticPodPath: /a\n").unwrap();
-        look.look();
-        assert_eq!(pid(&look), Some(20));
-        fs::write(&config, "[").unwrap();
-        fs::remove_dir_all(proc.path().join("22")).unwrap();
-        let mut look = NodeLook { kubelet: None, ..look };
-        look.look();
-        assert!(look.kubelet.as_ref().unwrap().configuration.is_err());
-        fs::write(&config, "staticPodPath: /a\n").unwrap();
-        look.look();
-        assert!(look.kubelet.unwrap().configuration.is_ok(), "an error is not final");
-    }
-
-    #[tokio::test]
-    async fn the_pods_of_a_read_only_port_that_the_kubelet_no_longer_has_are_forgotten() {
-        let proc = FakeProc::new();
-        let mut look = look_at(&proc);
-        proc.add(20, "kubelet", 0, "pid:[1]", &["kubelet"]);
-        look.look();
-        assert!(look.pods_of_port().await.pods.is_none(), "the kubelet does not listen yet");
-        fs::remove_dir_all(proc.path().join("20")).unwrap();
-        look.look();
-        assert!(look.pods_of_port().await.pods.is_none(), "the kubelet is restarted");
-        proc.add(21, "kubelet", 0, "pid:[1]", &["kubelet", "--read-only-port=0"]);
-        look.look();
-        assert_eq!(look.pods_of_port().await.pods, Some(Manifests::default()));
-    }
-
-    #[test]
-    fn a_fifo_as_static_pod_path_is_not_read() {
-        let (proc, dir) = (FakeProc::new(), tempfile::tempdir().unwrap());
-        let fifo = dir.path().join("fifo");
-        mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
-        // A reader would wait for the end of this writer.
-        let _writer = fs::File::options().read(true).write(true).open(&fifo).unwrap();
-        let mut look = look_at(&proc);
-        let path = format!("--pod-manifest-path={}", fifo.display());
-        proc.add(20, "kubelet", 0, "pid:[1]", &["kubelet", &path]);
-        look.look();
-        let problem = look.static_pods().state.unwrap().problem.unwrap();
-        assert!(problem.ends_with("it is a FIFO; only regular files are read"), "{problem}");
-    }
-
-    #[test]
-    fn a_kubeconfig_in_another_mount_namespace_is_not_recommended() {
-        let (proc, dir) = (FakeProc::new(), tempfile::tempdir().unwrap());
-        let path = dir.path().join("kubelet.conf");
-        fs::write(&path, "").unwrap();
-        proc.add(20, "kubelet", 0, "pid:[1]", &["kubelet", &format!("--kubeconfig={}", path.display())]);
-        let problem = || {
-            let kubelet = KubeletProcess::find(proc.path(), 1).remove(0);
-            kubeconfig_of(&kubelet).unwrap().problem.unwrap()
-        };
-        assert!(problem().contains("current-context"), "an empty file does not suffice: {}", problem());
-        let root = proc.path().join("20/root");
-        let other = root.join(path.strip_prefix("/").unwrap());
-        fs::create_dir_all(other.parent().unwrap()).unwrap();
-        fs::write(other, "").unwrap();
-        fs::remove_file(proc.path().join("20/ns/mnt")).unwrap();
-        std::os::unix::fs::symlink("mnt:[2]", proc.path().join("20/ns/mnt")).unwrap();
-        assert!(problem().ends_with("is not the file that the kubelet has at this path"), "{}", problem());
-    }
-}
+mod tests;

@@ -29,8 +29,10 @@ pub use api_source::ApiPodSource;
 pub use described_probe::DescribedProbe;
 pub(crate) use expand::{expand, expand_with};
 pub use found_source::KubeletSearch;
-pub(crate) use name_sources::ALTERNATIVE;
-pub use name_sources::{KubeconfigFile, LocalKubelet, NameRemedy, NameSources, SourceState, config_line};
+pub(crate) use name_sources::alternative;
+pub use name_sources::{
+    FoundNode, KubeconfigFile, LocalKubelet, NameRemedy, NameSources, SourceState, config_line,
+};
 pub use resolver::SpecResolver;
 pub use rule::{Rule, Selector};
 pub use selector::SelectorError;

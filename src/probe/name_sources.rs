@@ -8,9 +8,8 @@ use crate::manifest::{KnownExec, Source};
 /// Page that explains the sources of names.
 const GUIDE: &str = "docs/guides/execsync.md";
 
-/// Source that helps if the kubeconfig of the kubelet does not.
-pub(crate) const ALTERNATIVE: &str = "a token or a client certificate that may get nodes/pods names the probes as well: \
-                                      add `kubelet: {url: https://127.0.0.1:10250, tokenFile: FILE, authorityFile: FILE}`";
+/// Source that helps without a kubelet.
+const MANIFESTS: &str = "--manifests DIR names the probes of manifests";
 
 /// A source that is read or watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,15 +42,24 @@ pub struct KubeconfigFile {
     pub problem: Option<String>,
 }
 
+/// The node as the search for its kubelet has found it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FoundNode {
+    /// The kubelet of this node that uses the runtime, if one was found.
+    pub kubelet: Option<LocalKubelet>,
+    /// Sentences about processes with the name of a kubelet that are ignored, with the reasons.
+    pub ignored_kubelets: Vec<String>,
+    /// Kubeconfig that a distribution has written for a kubelet of this node.
+    pub installed_kubeconfig: Option<KubeconfigFile>,
+}
+
 /// All sources that are read or watched, and the facts from which a remedy follows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NameSources {
     /// The sources, in the order of precedence.
     pub sources: Vec<SourceState>,
-    /// The kubelet of this node that uses the runtime, if one was found.
-    pub kubelet: Option<LocalKubelet>,
-    /// Kubeconfig that a distribution has written for a kubelet of this node.
-    pub installed_kubeconfig: Option<KubeconfigFile>,
+    /// The node.
+    pub node: FoundNode,
     /// Configuration file to which a line can be added; `None` if probeshim runs the pods itself.
     pub config_file: Option<PathBuf>,
 }
@@ -68,8 +76,8 @@ pub enum NameRemedy {
     },
     /// A source has a problem.
     Solve(String),
-    /// Manifests have to be given: no kubelet was found.
-    GiveManifests,
+    /// Manifests have to be given: no kubelet was found, except these ignored processes.
+    GiveManifests(Vec<String>),
 }
 
 impl SourceState {
@@ -109,17 +117,17 @@ impl NameSources {
             return None;
         }
         let file = self.config_file.clone()?;
-        let of_kubelet = self.kubelet.as_ref().and_then(|kubelet| kubelet.kubeconfig.as_ref());
-        let kubeconfig = match &self.kubelet {
-            Some(_) => of_kubelet,
-            None => self.installed_kubeconfig.as_ref(),
+        let FoundNode { kubelet, ignored_kubelets, installed_kubeconfig } = &self.node;
+        let kubeconfig = match kubelet {
+            Some(kubelet) => kubelet.kubeconfig.as_ref(),
+            None => installed_kubeconfig.as_ref(),
         };
-        match (kubeconfig, &self.kubelet) {
+        match (kubeconfig, kubelet) {
             (Some(KubeconfigFile { path, problem: None }), _) => {
                 Some(NameRemedy::AddLine { line: config_line(path), file })
             }
             (Some(KubeconfigFile { problem: Some(problem), .. }), _) => {
-                Some(NameRemedy::Solve(format!("{problem}; {ALTERNATIVE} to {}", file.display())))
+                Some(NameRemedy::Solve(format!("{problem}; {}", alternative(&file))))
             }
             // A kubelet without an API server has only static pods.
             (None, Some(_)) => {
@@ -127,7 +135,7 @@ impl NameSources {
                 let problem = with_problem.problem.as_deref().unwrap_or_default();
                 Some(NameRemedy::Solve(format!("{}: {problem}", with_problem.describe())))
             }
-            (None, None) => Some(NameRemedy::GiveManifests),
+            (None, None) => Some(NameRemedy::GiveManifests(ignored_kubelets.clone())),
         }
     }
 
@@ -175,13 +183,26 @@ pub fn config_line(kubeconfig: &Path) -> String {
     format!("kubelet: {{kubeconfig: {path}}}")
 }
 
+/// Returns the sources that help if the kubeconfig of the kubelet does not, and the configuration
+/// file that names one.
+#[must_use]
+pub(crate) fn alternative(file: &Path) -> String {
+    let file = file.display();
+    format!(
+        "from kubelet 1.33 on, a token or a client certificate that may get nodes/pods names the probes as well: add \
+         `kubelet: {{url: https://127.0.0.1:10250, tokenFile: FILE, authorityFile: FILE}}` to {file}; earlier kubelets \
+         know only nodes/proxy, so use the API server and a kubeconfig whose user may list and watch pods: \
+         `kubelet: {{kubeconfig: FILE, nodeName: NODE}}`"
+    )
+}
+
 impl NameRemedy {
     /// Returns the line for the configuration file, if that is the remedy.
     #[must_use]
     pub fn line(&self) -> Option<&str> {
         match self {
             Self::AddLine { line, .. } => Some(line),
-            Self::Solve(_) | Self::GiveManifests => None,
+            Self::Solve(_) | Self::GiveManifests(_) => None,
         }
     }
 }
@@ -193,123 +214,13 @@ impl fmt::Display for NameRemedy {
                 write!(f, "add `{line}` to {}, and restart or reload probeshim", file.display())
             }
             Self::Solve(problem) => f.write_str(problem),
-            Self::GiveManifests => f.write_str(
-                "no kubelet was found on this node; --manifests DIR names the probes of manifests",
-            ),
+            Self::GiveManifests(ignored) if ignored.is_empty() => {
+                write!(f, "no kubelet was found on this node; {MANIFESTS}")
+            }
+            Self::GiveManifests(ignored) => write!(f, "{}; {MANIFESTS}", ignored.join("; ")),
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::manifest::ExecPurpose;
-
-    fn sources(states: &[(Source, Option<&str>)]) -> NameSources {
-        let state = |(source, problem): &(Source, Option<&str>)| SourceState {
-            source: *source,
-            place: "X".to_owned(),
-            pods: 2,
-            problem: problem.map(str::to_owned),
-        };
-        let config_file = Some(PathBuf::from("/etc/probeshim/config.yaml"));
-        NameSources { sources: states.iter().map(state).collect(), config_file, ..NameSources::default() }
-    }
-
-    fn shown(sources: &NameSources) -> Option<String> {
-        sources.remedy().map(|remedy| remedy.to_string())
-    }
-
-    #[test]
-    fn the_remedy_for_missing_names_is_the_line_with_the_kubeconfig_of_the_kubelet() {
-        let file = |path: &str| KubeconfigFile { path: path.into(), problem: None };
-        let kubelet =
-            |kubeconfig: Option<&str>| Some(LocalKubelet { pid: 7, kubeconfig: kubeconfig.map(file) });
-        let found = NameSources {
-            kubelet: kubelet(Some("/etc/kubernetes/kubelet.conf")),
-            ..sources(&[(Source::StaticPods, None)])
-        };
-        let line = "add `kubelet: {kubeconfig: /etc/kubernetes/kubelet.conf}` to /etc/probeshim/config.yaml, and \
-                    restart or reload probeshim";
-        assert_eq!(shown(&found), Some(line.to_owned()));
-        let port = NameSources {
-            kubelet: kubelet(Some("/etc/kubernetes/kubelet.conf")),
-            ..sources(&[(Source::ReadOnlyPort, None), (Source::StaticPods, None)])
-        };
-        assert_eq!(shown(&port), None, "the read-only port has all pods");
-        let foreign = NameSources {
-            kubelet: kubelet(Some("/etc/kubernetes/kubelet.conf")),
-            ..sources(&[(Source::ReadOnlyPort, Some("is ignored"))])
-        };
-        assert_eq!(shown(&foreign), Some(line.to_owned()));
-        let standalone = NameSources { kubelet: kubelet(None), ..sources(&[(Source::StaticPods, None)]) };
-        assert_eq!(shown(&standalone), None, "it has only static pods");
-        let k3s = NameSources { installed_kubeconfig: Some(file("/k3s")), ..sources(&[]) };
-        assert!(shown(&k3s).unwrap().starts_with("add `kubelet: {kubeconfig: /k3s}` to "));
-        assert_eq!(sources(&[]).remedy(), Some(NameRemedy::GiveManifests));
-    }
-
-    #[test]
-    fn a_kubeconfig_that_does_not_suffice_is_not_recommended() {
-        let kubeconfig =
-            KubeconfigFile { path: "/a".into(), problem: Some("/a: exec is not supported".to_owned()) };
-        let kubelet = LocalKubelet { pid: 7, kubeconfig: Some(kubeconfig.clone()) };
-        let of_kubelet = NameSources { kubelet: Some(kubelet), ..sources(&[(Source::StaticPods, None)]) };
-        let installed = NameSources { installed_kubeconfig: Some(kubeconfig), ..sources(&[]) };
-        for sources in [of_kubelet, installed] {
-            let remedy = sources.remedy().unwrap();
-            assert_eq!(remedy.line(), None);
-            let text = remedy.to_string();
-            assert!(text.starts_with("/a: exec is not supported; a token or a client certificate"), "{text}");
-            assert!(
-                text.ends_with(
-                    "https://127.0.0.1:10250, tokenFile: FILE, authorityFile: FILE}` to \
-                                    /etc/probeshim/config.yaml"
-                ),
-                "{text}"
-            );
-        }
-    }
-
-    #[test]
-    fn the_line_is_yaml_whatever_the_path_is() {
-        for path in ["/etc/kubernetes/kubelet.conf", "/a b", "/a: {b", "/a\"\\# ", "a", "/a}\n"] {
-            let value: serde_json::Value = serde_saphyr::from_str(&config_line(Path::new(path))).unwrap();
-            assert_eq!(value, serde_json::json!({"kubelet": {"kubeconfig": path}}));
-        }
-    }
-
-    #[test]
-    fn a_configured_source_with_a_problem_is_named_instead_of_a_line() {
-        let broken = sources(&[(Source::ApiServer, Some("status 403")), (Source::StaticPods, None)]);
-        assert_eq!(shown(&broken).as_deref(), Some("the API server X: status 403"));
-        assert_eq!(shown(&sources(&[(Source::ApiServer, None)])), None);
-    }
-
-    #[test]
-    fn a_call_without_a_name_is_explained_by_what_is_known_of_its_pod() {
-        let all = sources(&[(Source::ApiServer, None)]);
-        let known = all.explain_unknown(Some(Source::ApiServer), None).unwrap();
-        assert!(known.contains("(source: api-server), and none of its probes"), "{known}");
-        let later = KnownExec {
-            purpose: ExecPurpose::Startup,
-            command: vec!["a".to_owned()],
-            timeout_seconds: 1,
-            period: None,
-            failure_threshold: None,
-            source: Source::ApiServer,
-        };
-        assert_eq!(
-            all.explain_unknown(Some(Source::ApiServer), Some(&later)).unwrap(),
-            "A startup probe of this container has this command and timeout (source: api-server), but was not known \
-             when the call was recorded."
-        );
-        assert_eq!(
-            all.explain_unknown(None, None).unwrap(),
-            "No source of probes has this pod: the API server X."
-        );
-        let none = sources(&[]).explain_unknown(None, None).unwrap();
-        assert!(none.starts_with("The probes of this pod are not known: no kubelet was found"), "{none}");
-        assert_eq!(NameSources::default().explain_unknown(None, None), None, "probeshim runs the pods");
-    }
-}
+mod tests;

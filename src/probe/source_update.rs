@@ -1,6 +1,6 @@
 //! Updates of sources that run on their own.
 
-use super::name_sources::{KubeconfigFile, LocalKubelet, SourceState};
+use super::name_sources::{FoundNode, SourceState};
 use crate::manifest::{Manifests, Source};
 
 /// The pods of a source, or of all sources that were found.
@@ -9,11 +9,7 @@ pub(super) enum SourceUpdate {
     /// The pods of a configured source; `None` if they are unchanged.
     Pods { state: SourceState, pods: Option<Manifests>, problems: Vec<String> },
     /// Everything about the local kubelet.
-    Found {
-        found: Vec<FoundPods>,
-        kubelet: Option<LocalKubelet>,
-        installed_kubeconfig: Option<KubeconfigFile>,
-    },
+    Found { found: Vec<FoundPods>, node: FoundNode },
 }
 
 /// The pods of a source that was found.

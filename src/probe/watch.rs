@@ -234,7 +234,7 @@ impl WatchState {
                     self.publish().await;
                 }
             }
-            SourceUpdate::Found { found, kubelet, installed_kubeconfig } => {
+            SourceUpdate::Found { found, node } => {
                 let mut has_changed = false;
                 let mut states = Vec::new();
                 for FoundPods { source, state, pods } in found {
@@ -243,10 +243,10 @@ impl WatchState {
                 }
                 self.set_states(states);
                 self.names.send_if_modified(|names| {
-                    if (&names.kubelet, &names.installed_kubeconfig) == (&kubelet, &installed_kubeconfig) {
+                    if names.node == node {
                         return false;
                     }
-                    *names = Arc::new(NameSources { kubelet, installed_kubeconfig, ..(**names).clone() });
+                    *names = Arc::new(NameSources { node, ..(**names).clone() });
                     true
                 });
                 if has_changed {

@@ -1,9 +1,7 @@
 //! TLS of a server, whose certificates are read again when their files change.
 
-use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -16,6 +14,7 @@ use tokio_rustls::server::TlsStream;
 use tracing::{info, warn};
 
 use super::{PemSource, TlsError, certificates, private_key, roots};
+use crate::file_id::FileVersion;
 
 /// Files with the certificates of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,20 +40,16 @@ pub struct TlsServer {
 /// The configuration of connections, and the files from which it was computed.
 #[derive(Debug)]
 struct LoadedFiles {
-    stamps: Vec<Option<FileStamp>>,
+    versions: Vec<Option<FileVersion>>,
     config: Arc<ServerConfig>,
 }
-
-/// Identity and version of a file: device, inode, size, and time of the last change in seconds and
-/// nanoseconds.
-type FileStamp = (u64, u64, u64, i64, i64);
 
 impl TlsServer {
     /// Reads the files. Fails if one cannot be read, or if the certificate and the key do not
     /// belong together.
     pub fn open(files: TlsServerFiles) -> Result<Self, TlsError> {
-        // The stamps are read first: a change while the files are read is noticed later.
-        let current = LoadedFiles { stamps: files.stamps(), config: files.load()? };
+        // The versions are read first: a change while the files are read is noticed later.
+        let current = LoadedFiles { versions: files.versions(), config: files.load()? };
         Ok(Self { files, current: Mutex::new(current) })
     }
 
@@ -70,10 +65,10 @@ impl TlsServer {
     /// Returns the configuration. Reads the files if one has changed. If they cannot be used, the
     /// configuration stays as it was, until a file changes again.
     fn current_config(&self) -> Arc<ServerConfig> {
-        let stamps = self.files.stamps();
+        let versions = self.files.versions();
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        if stamps != current.stamps {
-            current.stamps = stamps;
+        if versions != current.versions {
+            current.versions = versions;
             let certificate = self.files.certificate.display();
             match self.files.load() {
                 Ok(config) => {
@@ -118,21 +113,14 @@ impl TlsServerFiles {
         Ok(Arc::new(config))
     }
 
-    fn stamps(&self) -> Vec<Option<FileStamp>> {
+    fn versions(&self) -> Vec<Option<FileVersion>> {
         [Some(&self.certificate), Some(&self.key), self.client_ca.as_ref()]
             .into_iter()
-            .map(|path| path.and_then(|path| stamp(path)))
+            .map(|path| path.and_then(|path| FileVersion::from_path(path)))
             .collect()
     }
 }
 
 fn unusable(error: &VerifierBuilderError) -> TlsError {
     TlsError::Unusable(tokio_rustls::rustls::Error::General(error.to_string()))
-}
-
-/// Returns the identity and version of a file; `None` if it does not exist. Symbolic links are
-/// followed, because Kubernetes replaces mounted certificates by changing a link.
-fn stamp(path: &Path) -> Option<FileStamp> {
-    let found = fs::metadata(path).ok()?;
-    Some((found.dev(), found.ino(), found.size(), found.mtime(), found.mtime_nsec()))
 }

@@ -42,7 +42,7 @@ pub(in crate::execsync) struct ExecInFlight {
 pub(super) struct ContainerState {
     /// Whether the container has exited.
     pub(super) has_exited: bool,
-    /// Time of the last event that its memory was used up.
+    /// Time at which its memory was last used up, as the event says.
     pub(super) last_oom: Option<Instant>,
 }
 

@@ -29,7 +29,7 @@ pub(in crate::execsync) struct ContainerExecs {
     pub(super) detached: Vec<DetachedExec>,
     /// The time at which the container exited. Its exec instances end with it.
     pub(super) exited_at: Option<Instant>,
-    /// The time of the last event that the memory of the container was used up.
+    /// The time at which the memory of the container was last used up, as the event says.
     pub(super) last_oom: Option<Instant>,
 }
 

@@ -204,14 +204,15 @@ impl Tracker {
 
     /// Applies an event of containerd about an exec instance, or about the memory of a container.
     pub(super) fn on_task_event(&mut self, timestamped: &TimestampedEvent, now: ClockReading) {
+        let event_time = EventTime::new(timestamped.at, now);
         if let TaskEvent::OutOfMemory { container } = &timestamped.event
             && let Some(execs) = self.containers.get_mut(container.as_str())
         {
-            execs.last_oom = Some(now.instant);
+            // The event may arrive during a later call than the one that it is about.
+            execs.last_oom = execs.last_oom.max(Some(event_time.at));
         }
         let Some(exec) = timestamped.event.exec() else { return };
         let container: Arc<str> = timestamped.event.container().into();
-        let event_time = EventTime::new(timestamped.at, now);
         let execs = self.containers.entry(container.clone()).or_default();
         if let Some(index) = execs.detached.iter().position(|detached| *detached.instance.exec == *exec) {
             execs.detached[index].instance.apply(&timestamped.event, event_time);

@@ -124,9 +124,9 @@ impl Scenario {
         self.event(at, TaskEvent::ExecExited { container, exec, pid, status });
     }
 
-    fn out_of_memory(&mut self, at: u32) {
+    fn out_of_memory(&mut self, at: u32, heard: u32) {
         let container = self.container.to_string();
-        self.event(at, TaskEvent::OutOfMemory { container });
+        self.event_heard(at, heard, TaskEvent::OutOfMemory { container });
     }
 
     fn evidence(&mut self, id: u64, at: u32) {

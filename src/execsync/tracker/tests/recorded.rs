@@ -240,18 +240,20 @@ fn a_command_that_ended_with_its_container_is_recorded_with_that_cause() {
 
 #[test]
 fn a_command_that_the_kernel_killed_with_its_container_ran_out_of_memory() {
-    let recorded = |is_before: bool| {
+    /// Times at which the memory was used up, each with the arrival of its event.
+    type OomEvents<'a> = &'a [(u32, u32)];
+    let recorded = |before: OomEvents<'_>, during: OomEvents<'_>| {
         let mut scenario = Scenario::new();
-        if is_before {
-            scenario.added(TWO, 1);
-            scenario.exited(TWO, 4, 66, 137);
-            scenario.out_of_memory(5);
+        scenario.added(TWO, 1);
+        scenario.exited(TWO, 4, 66, 137);
+        for (at, heard) in before {
+            scenario.out_of_memory(*at, *heard);
         }
         scenario.request(1, 10, 5);
         scenario.added(ONE, 13);
         scenario.started(ONE, 33, 77);
-        if !is_before {
-            scenario.out_of_memory(38);
+        for (at, heard) in during {
+            scenario.out_of_memory(*at, *heard);
         }
         scenario.exited(ONE, 40, 77, 137);
         scenario.ended(1, 45, 5, Some(137));
@@ -262,6 +264,8 @@ fn a_command_that_the_kernel_killed_with_its_container_ran_out_of_memory() {
         scenario.tracker.tick(end);
         Cause::all(&scenario.record())
     };
-    assert_eq!(recorded(false), [Cause::OutOfMemory]);
-    assert_eq!(recorded(true), [Cause::ContainerExited], "before the call");
+    assert_eq!(recorded(&[], &[(38, 38)]), [Cause::OutOfMemory]);
+    assert_eq!(recorded(&[(5, 5)], &[]), [Cause::ContainerExited], "before the call");
+    assert_eq!(recorded(&[], &[(5, 38)]), [Cause::ContainerExited], "the event of an earlier call is late");
+    assert_eq!(recorded(&[], &[(38, 38), (5, 39)]), [Cause::OutOfMemory], "a late event hides no other one");
 }
