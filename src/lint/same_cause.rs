@@ -36,11 +36,13 @@ pub(super) fn limit_of(probe: &ProbeFacts<'_>) -> Option<&'static str> {
 
 /// Removes findings about failures whose cause, or worse consequence, has a finding of its own.
 fn remove_failures_with_a_known_cause(facts: &PeriodFacts<'_>, findings: &mut Vec<LintFinding>) {
-    let others: Vec<LintSubject> = findings
-        .iter()
-        .filter(|finding| [KILLS, FLAPPING].contains(&finding.lint) || NOT_STARTED.contains(&finding.lint))
-        .map(|finding| finding.subject.clone())
-        .collect();
+    let explains = |finding: &&LintFinding| match finding.lint {
+        KILLS | FLAPPING => true,
+        // Other failures of the same probe have other causes.
+        lint => NOT_STARTED.contains(&lint) && probes(facts, &finding.subject).any(cannot_start),
+    };
+    let others: Vec<LintSubject> =
+        findings.iter().filter(explains).map(|finding| finding.subject.clone()).collect();
     findings.retain(|finding| {
         let is_limited = || probes(facts, &finding.subject).any(|probe| limit_of(probe).is_some());
         finding.lint != FAILURES || !(others.contains(&finding.subject) || is_limited())
@@ -178,6 +180,13 @@ mod tests {
         let found = crate::lint::lint(&facts.event(reason::KILLING, &message).build());
         assert_eq!(found.iter().map(|found| found.lint).collect::<Vec<_>>(), ["kills"], "{found:#?}");
         assert!(found[0].remedy.starts_with("Raise the memory limit of the container"), "{found:#?}");
+    }
+
+    #[test]
+    fn failures_with_another_cause_than_a_program_that_cannot_be_executed_keep_their_finding() {
+        let facts = Fixture::new().attempts(20, 10).calls(20, 10, |call| call.exit(1));
+        let facts = facts.calls(1, 10, |call| call.exit(126)).row(|row| row.failures_after_success = 21);
+        assert_eq!(names(facts), ["failures", "not-executable"]);
     }
 
     #[test]
