@@ -1,4 +1,4 @@
-//! Identity of a file, independent of its name.
+//! Identity and version of a file, independent of its name.
 
 use std::fs::{self, Metadata};
 use std::io;
@@ -20,5 +20,24 @@ impl FileId {
 
     pub(crate) fn from_metadata(file: &Metadata) -> Self {
         Self { device: file.dev(), inode: file.ino() }
+    }
+}
+
+/// Identity and version of a file: device, inode, size, and time of the last change in seconds and
+/// nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileStamp {
+    file: FileId,
+    size: u64,
+    modified: (i64, i64),
+}
+
+impl FileStamp {
+    /// Returns the stamp of the file with this path; `None` if it does not exist. Symbolic links
+    /// are followed, because Kubernetes replaces mounted certificates by changing a link.
+    pub(crate) fn from_path(path: &Path) -> Option<Self> {
+        let found = fs::metadata(path).ok()?;
+        let modified = (found.mtime(), found.mtime_nsec());
+        Some(Self { file: FileId::from_metadata(&found), size: found.size(), modified })
     }
 }

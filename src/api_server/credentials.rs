@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use http::HeaderValue;
 
@@ -50,6 +50,16 @@ pub enum CredentialsError {
 }
 
 impl Credentials {
+    /// Returns the files that are read.
+    pub(super) fn files(&self) -> impl Iterator<Item = &Path> {
+        let identity = self.identity.iter().flat_map(|(certificate, key)| [certificate, key]);
+        let all = self.authority.iter().chain(identity).chain(&self.token);
+        all.filter_map(|content| match content {
+            Content::File(path) => Some(&**path),
+            Content::Inline { .. } => None,
+        })
+    }
+
     pub(super) fn tls(&self) -> Result<Tls, TlsError> {
         let authority = self.authority.as_ref().map(Content::pem);
         let identity = self.identity.as_ref().map(|(certificate, key)| (certificate.pem(), key.pem()));

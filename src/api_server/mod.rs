@@ -4,6 +4,7 @@
 mod credentials;
 mod kubeconfig;
 mod lines;
+mod node_kubeconfig;
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -22,6 +23,7 @@ use credentials::{Content, Credentials};
 pub use credentials::CredentialsError;
 pub use kubeconfig::KubeconfigError;
 pub(crate) use lines::Lines;
+pub(crate) use node_kubeconfig::{NodeKubeconfig, NodeKubeconfigs};
 
 use crate::https::{self, HttpsError};
 use crate::terminal::sanitize;
@@ -36,10 +38,6 @@ const MAX_RESPONSE_BYTES: usize = 1 << 20;
 /// Begin of the name of the user that a node's kubelet is (`pkg/auth/nodeidentifier/default.go`:
 /// `nodeUserNamePrefix`).
 const NODE_USER_PREFIX: &str = "system:node:";
-
-/// Reason why the name of the node is unknown.
-const NO_NODE_NAME: &str = "nodeName must be set beside kubeconfig: the user has no client certificate of a node, \
-                            with system:node:NAME as common name";
 
 /// Address of an API server, and the credentials for requests to it.
 #[derive(Clone, Debug)]
@@ -91,19 +89,6 @@ impl ApiServer {
     pub fn from_kubeconfig(path: &Path) -> Result<Self, KubeconfigError> {
         let (url, credentials) = kubeconfig::read(path)?;
         Self { url, credentials }.checked()
-    }
-
-    /// Returns the reason why a kubeconfig does not suffice to read the pods of a node, in one
-    /// line; `None` if it suffices.
-    #[must_use]
-    pub(crate) fn problem_of_node_kubeconfig(path: &Path) -> Option<String> {
-        let problem = match Self::from_kubeconfig(path).map(|server| server.node_name()) {
-            Ok(Ok(Some(_))) => return None,
-            Ok(Ok(None)) => format!("{}: {NO_NODE_NAME}", path.display()),
-            Ok(Err(error)) => error.to_string(),
-            Err(error) => error.to_string(),
-        };
-        Some(sanitize(&problem.replace('\n', "; ")))
     }
 
     /// Returns the API server of the pod in which probeshim runs, and the credentials of the pod's
@@ -219,33 +204,6 @@ impl From<TlsError> for KubeconfigError {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_kubeconfig_without_the_credentials_of_a_node_does_not_suffice() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("kubelet.conf");
-        let problem = |cluster: &str, user: &str| {
-            let text = format!(
-                "
-current-context: a
-contexts: [{{name: a, context: {{cluster: c, user: u}}}}]
-clusters: [{{name: c, cluster: {{server: 'https://h', insecure-skip-tls-verify: true, {cluster}}}}}]
-users: [{{name: u, user: {{{user}}}}}]
-"
-            );
-            std::fs::write(&path, text).unwrap();
-            ApiServer::problem_of_node_kubeconfig(&path).unwrap()
-        };
-        let path = path.display();
-        assert!(problem("", "token: t").starts_with(&format!("{path}: nodeName must be set")));
-        let unsupported = problem("proxy-url: 'http://a', tls-server-name: b", "exec: {command: aws}");
-        for field in ["tls-server-name", "proxy-url", "exec"] {
-            assert!(unsupported.contains(&format!("{path}: {field} is not supported")), "{unsupported}");
-        }
-        assert!(!unsupported.contains('\n'), "{unsupported}");
-        let missing = problem("", "client-certificate: /none.pem, client-key: /none.pem");
-        assert!(missing.contains("/none.pem"), "{missing}");
-    }
 
     #[test]
     fn a_path_that_cannot_be_requested_is_an_error() {

@@ -13,7 +13,7 @@ use super::node::NodeKubelet;
 use super::paths::{InstalledUnit, Paths};
 use super::switch::InstalledFile;
 use super::systemctl::{ServiceManager, property};
-use crate::api_server::ApiServer;
+use crate::api_server::NodeKubeconfig;
 use crate::local_kubelet::installed_kubeconfig;
 use crate::probe::{alternative, config_line};
 use crate::prober::EnforcementMode;
@@ -72,7 +72,7 @@ impl KubeconfigSetting {
         let (origin, kubeconfig) = of_flag.or_else(|| installed_kubeconfig(&paths.at("/")))?;
         let change = match ConfigChange::plan(&paths.at(Paths::config_file()), &kubeconfig) {
             change @ (ConfigChange::Write | ConfigChange::Append { .. }) => {
-                let unusable = ApiServer::problem_of_node_kubeconfig(&paths.at(&kubeconfig));
+                let unusable = NodeKubeconfig::read(&paths.at(&kubeconfig)).err();
                 let enforced = (enforcement != EnforcementMode::Off).then_some(enforcement);
                 let unusable = unusable.map(ConfigChange::Unusable);
                 unusable.or(enforced.map(ConfigChange::Enforced)).unwrap_or(change)

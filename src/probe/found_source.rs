@@ -13,7 +13,7 @@ use url::Url;
 
 use super::name_sources::{FoundNode, KubeconfigFile, LocalKubelet, SourceState};
 use super::source_update::{FoundPods, SourceUpdate};
-use crate::api_server::ApiServer;
+use crate::api_server::NodeKubeconfigs;
 use crate::file_id::FileId;
 use crate::local_kubelet::{
     IgnoreReason, IgnoredKubelet, KubeletConfiguration, KubeletProcess, ListeningSocket, PortError,
@@ -65,6 +65,8 @@ struct NodeLook {
     files: Files,
     /// The read-only port, if it is used.
     port: Option<Result<(Url, ListeningSocket), PortError>>,
+    /// The kubeconfigs that were examined.
+    kubeconfigs: NodeKubeconfigs,
     /// Kubeconfig of the kubelet.
     kubeconfig: Option<KubeconfigFile>,
     /// Kubeconfig that a distribution has written.
@@ -119,6 +121,7 @@ impl NodeLook {
             static_pods,
             files: Files::default(),
             port,
+            kubeconfigs: NodeKubeconfigs::default(),
             kubeconfig: None,
             installed_kubeconfig: None,
             redact,
@@ -144,9 +147,10 @@ impl NodeLook {
             (self.files, self.static_pods) = (Files::new(&paths, options), static_pods);
         }
         self.port = self.read_only_port();
-        self.kubeconfig = self.kubelet.as_ref().and_then(|known| kubeconfig_of(&known.process));
+        self.kubeconfig =
+            self.kubelet.as_ref().and_then(|known| kubeconfig_of(&known.process, &mut self.kubeconfigs));
         self.installed_kubeconfig = installed_kubeconfig(Path::new("/")).map(|(_, path)| {
-            let problem = ApiServer::problem_of_node_kubeconfig(&path);
+            let problem = self.kubeconfigs.problem(&path);
             KubeconfigFile { path, problem }
         });
     }
@@ -268,8 +272,8 @@ impl NodeLook {
     }
 }
 
-/// Returns sentences about processes that are ignored. Any user can start processes of this name, so
-/// that those of root come first.
+/// Returns sentences about processes that are ignored. Any user can start processes of this name,
+/// so that those of root come first.
 fn describe_ignored(mut ignored: Vec<IgnoredKubelet>) -> Vec<String> {
     ignored.sort_by_key(|it| (matches!(it.reason, IgnoreReason::OtherUser), it.pid));
     let more = ignored.len().saturating_sub(MAX_IGNORED);
@@ -282,7 +286,7 @@ fn describe_ignored(mut ignored: Vec<IgnoredKubelet>) -> Vec<String> {
 }
 
 /// Returns the kubeconfig of a kubelet, and whether this process can use it by its path.
-fn kubeconfig_of(kubelet: &KubeletProcess) -> Option<KubeconfigFile> {
+fn kubeconfig_of(kubelet: &KubeletProcess, kubeconfigs: &mut NodeKubeconfigs) -> Option<KubeconfigFile> {
     let (path, of_kubelet) = kubelet.kubeconfig()?;
     let id = |path: &Path| fs::metadata(path).map(|file| FileId::from_metadata(&file));
     let problem = match (id(&path), id(&of_kubelet)) {
@@ -290,7 +294,7 @@ fn kubeconfig_of(kubelet: &KubeletProcess) -> Option<KubeconfigFile> {
         (Ok(own), Ok(other)) if own != other => {
             Some(format!("{}: is not the file that the kubelet has at this path", path.display()))
         }
-        _ => ApiServer::problem_of_node_kubeconfig(&path),
+        _ => kubeconfigs.problem(&path),
     };
     Some(KubeconfigFile { path, problem })
 }

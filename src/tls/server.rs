@@ -1,9 +1,7 @@
 //! TLS of a server, whose certificates are read again when their files change.
 
-use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -16,6 +14,7 @@ use tokio_rustls::server::TlsStream;
 use tracing::{info, warn};
 
 use super::{PemSource, TlsError, certificates, private_key, roots};
+use crate::file_id::FileStamp;
 
 /// Files with the certificates of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,10 +43,6 @@ struct LoadedFiles {
     stamps: Vec<Option<FileStamp>>,
     config: Arc<ServerConfig>,
 }
-
-/// Identity and version of a file: device, inode, size, and time of the last change in seconds and
-/// nanoseconds.
-type FileStamp = (u64, u64, u64, i64, i64);
 
 impl TlsServer {
     /// Reads the files. Fails if one cannot be read, or if the certificate and the key do not
@@ -121,18 +116,11 @@ impl TlsServerFiles {
     fn stamps(&self) -> Vec<Option<FileStamp>> {
         [Some(&self.certificate), Some(&self.key), self.client_ca.as_ref()]
             .into_iter()
-            .map(|path| path.and_then(|path| stamp(path)))
+            .map(|path| path.and_then(|path| FileStamp::from_path(path)))
             .collect()
     }
 }
 
 fn unusable(error: &VerifierBuilderError) -> TlsError {
     TlsError::Unusable(tokio_rustls::rustls::Error::General(error.to_string()))
-}
-
-/// Returns the identity and version of a file; `None` if it does not exist. Symbolic links are
-/// followed, because Kubernetes replaces mounted certificates by changing a link.
-fn stamp(path: &Path) -> Option<FileStamp> {
-    let found = fs::metadata(path).ok()?;
-    Some((found.dev(), found.ino(), found.size(), found.mtime(), found.mtime_nsec()))
 }

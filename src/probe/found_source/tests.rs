@@ -88,7 +88,7 @@ fn a_kubeconfig_in_another_mount_namespace_is_not_recommended() {
     proc.add(20, "kubelet", 0, "pid:[1]", &["kubelet", &format!("--kubeconfig={}", path.display())]);
     let problem = || {
         let kubelet = KubeletProcess::find(proc.path(), 1).0.remove(0);
-        kubeconfig_of(&kubelet).unwrap().problem.unwrap()
+        kubeconfig_of(&kubelet, &mut NodeKubeconfigs::default()).unwrap().problem.unwrap()
     };
     assert!(problem().contains("current-context"), "an empty file does not suffice: {}", problem());
     let root = proc.path().join("20/root");
