@@ -8,7 +8,7 @@ use super::facts::{MIN_AFFECTED, MIN_ATTEMPTS, PeriodFacts, ProbeFacts, count, p
 use super::failed_attempts::FailedAttempts;
 use super::finding::{LintFinding, Severity};
 use super::lifetimes::{Lifetimes, span};
-use super::names::{FAILURES, FLAPPING};
+use super::names::{FAILURES, FLAPPING, LARGE_OUTPUT};
 use crate::execsync::{CallRecord, cause_name};
 use crate::history::timeline::{Minute, Prober};
 use crate::terminal::format::{counted, duration, size};
@@ -33,7 +33,7 @@ fn large_output(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
     };
     let largest = probe.attempts.calls.iter().filter_map(bytes).max();
     (probe.is_probe() && large >= MIN_AFFECTED).then(|| LintFinding {
-        lint: "large-output",
+        lint: LARGE_OUTPUT,
         severity: Severity::Info,
         subject: probe.attempts.subject.clone(),
         sentence: format!(

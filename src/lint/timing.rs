@@ -6,6 +6,7 @@ use super::facts::{
     Attempts, MIN_AFFECTED, MIN_ATTEMPTS, PeriodFacts, ProbeFacts, count, has_verdict, ids, is_share, part,
 };
 use super::finding::{LintFinding, Severity};
+use super::names;
 use crate::execsync::{CallRecord, Cause, ExecVerdict, Phases, cause_name};
 use crate::history::timeline::Durations;
 use crate::manifest::Probe;
@@ -50,7 +51,7 @@ fn timeout(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
     };
     let because = timeout.map(|timeout| format!(" of {}", duration(timeout))).unwrap_or_default();
     Some(LintFinding {
-        lint: "timeout",
+        lint: names::TIMEOUT,
         severity: if failed >= threshold || (never && failed > 1) {
             Severity::Error
         } else {
@@ -88,7 +89,7 @@ fn thin_margin(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
         return None;
     }
     is_share(close, total.attempts(), NOTABLE_SHARE).then(|| LintFinding {
-        lint: "thin-margin",
+        lint: names::THIN_MARGIN,
         severity: Severity::Warning,
         subject: attempts.subject.clone(),
         sentence: format!(
@@ -129,7 +130,7 @@ fn default_timeout(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
         )
     });
     Some(LintFinding {
-        lint: "default-timeout",
+        lint: names::DEFAULT_TIMEOUT,
         severity: Severity::Info,
         subject: attempts.subject.clone(),
         sentence: format!(
@@ -159,7 +160,7 @@ fn short_period(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
         |call: &&CallRecord| call.call.duration >= period && !has_verdict(call, ExecVerdict::TimedOut);
     let calls: Vec<&CallRecord> = attempts.calls.iter().copied().filter(is_late).collect();
     Some(LintFinding {
-        lint: "short-period",
+        lint: names::SHORT_PERIOD,
         severity: Severity::Warning,
         subject: attempts.subject.clone(),
         sentence: format!(
@@ -196,7 +197,7 @@ fn slow_start(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
         format!("The node had CPU in {}.", part(measured, count(&kept), "slow calls that are kept"))
     });
     Some(LintFinding {
-        lint: "slow-start",
+        lint: names::SLOW_START,
         severity: Severity::Warning,
         subject: attempts.subject.clone(),
         sentence: format!(
