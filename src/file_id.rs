@@ -26,14 +26,14 @@ impl FileId {
 /// Identity and version of a file: device, inode, size, and time of the last change in seconds and
 /// nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct FileVersion {
+pub(crate) struct FileStamp {
     file: FileId,
     size: u64,
     modified: (i64, i64),
 }
 
-impl FileVersion {
-    /// Returns the version of the file with this path; `None` if it does not exist. Symbolic links
+impl FileStamp {
+    /// Returns the stamp of the file with this path; `None` if it does not exist. Symbolic links
     /// are followed, because Kubernetes replaces mounted certificates by changing a link.
     pub(crate) fn from_path(path: &Path) -> Option<Self> {
         let found = fs::metadata(path).ok()?;

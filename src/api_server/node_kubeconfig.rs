@@ -5,7 +5,7 @@ use std::iter;
 use std::path::{Path, PathBuf};
 
 use super::{ApiServer, kubeconfig};
-use crate::file_id::FileVersion;
+use crate::file_id::FileStamp;
 use crate::terminal::sanitize;
 
 /// Reason why the name of the node is unknown.
@@ -15,8 +15,8 @@ const NO_NODE_NAME: &str = "nodeName must be set beside kubeconfig: the user has
 /// A kubeconfig that suffices to read the pods of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NodeKubeconfig {
-    /// The kubeconfig and the files that it names, each with its version before it was read.
-    files: Vec<(PathBuf, Option<FileVersion>)>,
+    /// The kubeconfig and the files that it names, each with its stamp before it was read.
+    files: Vec<(PathBuf, Option<FileStamp>)>,
 }
 
 /// The kubeconfigs that were examined, by path. One that suffices is read again when a file has
@@ -30,10 +30,10 @@ impl NodeKubeconfig {
     pub(crate) fn read(path: &Path) -> Result<Self, String> {
         let in_one_line = |problem: String| sanitize(&problem.replace('\n', "; "));
         // A change while the files are read is noticed later.
-        let version = FileVersion::from_path(path);
+        let stamp = FileStamp::from_path(path);
         let (url, credentials) = kubeconfig::read(path).map_err(|error| in_one_line(error.to_string()))?;
-        let named = credentials.files().map(|file| (file.to_owned(), FileVersion::from_path(file)));
-        let files = iter::once((path.to_owned(), version)).chain(named).collect();
+        let named = credentials.files().map(|file| (file.to_owned(), FileStamp::from_path(file)));
+        let files = iter::once((path.to_owned(), stamp)).chain(named).collect();
         let server = ApiServer { url, credentials }.checked();
         let server = server.map_err(|error| in_one_line(error.to_string()))?;
         match server.node_name() {
@@ -45,7 +45,7 @@ impl NodeKubeconfig {
 
     /// Returns whether all files are as they were read.
     fn is_current(&self) -> bool {
-        self.files.iter().all(|(path, version)| version.is_some() && FileVersion::from_path(path) == *version)
+        self.files.iter().all(|(path, stamp)| stamp.is_some() && FileStamp::from_path(path) == *stamp)
     }
 }
 

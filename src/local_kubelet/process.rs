@@ -28,9 +28,9 @@ pub(crate) struct KubeletProcess {
 }
 
 impl KubeletProcess {
-    /// Returns the kubelets of root below `proc`, which is `/proc`, and the other processes with the
-    /// name of a kubelet, by process id. `own` is the process id of probeshim: a kubelet in another
-    /// pid namespace is that of another node.
+    /// Returns the kubelets of root below `proc`, which is `/proc`, and the other processes with
+    /// the name of a kubelet, by process id. `own` is the process id of probeshim: a kubelet in
+    /// another pid namespace is that of another node.
     pub(crate) fn find(proc: &Path, own: u32) -> (Vec<Self>, Vec<IgnoredKubelet>) {
         let entries = fs::read_dir(proc).into_iter().flatten().flatten();
         let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());

@@ -25,8 +25,8 @@ const MIN_WATCH_SECONDS: u64 = 300;
 /// Time after its end in which a watch is still awaited.
 const WATCH_GRACE: Duration = Duration::from_secs(30);
 
-/// Time after the head of its response at which a watch counts as one that works, so that its end is
-/// no failure of the source. The time until then proves nothing: the API server may not answer.
+/// Time after the head of its response at which a watch counts as one that works, so that its end
+/// is no failure of the source. The time until then proves nothing: the API server may not answer.
 const LASTING_WATCH: Duration = Duration::from_secs(10);
 
 /// Number of watches in a row that fail before the pods are listed again.

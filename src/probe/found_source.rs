@@ -272,8 +272,8 @@ impl NodeLook {
     }
 }
 
-/// Returns sentences about processes that are ignored. Any user can start processes of this name, so
-/// that those of root come first.
+/// Returns sentences about processes that are ignored. Any user can start processes of this name,
+/// so that those of root come first.
 fn describe_ignored(mut ignored: Vec<IgnoredKubelet>) -> Vec<String> {
     ignored.sort_by_key(|it| (matches!(it.reason, IgnoreReason::OtherUser), it.pid));
     let more = ignored.len().saturating_sub(MAX_IGNORED);

@@ -14,7 +14,7 @@ use tokio_rustls::server::TlsStream;
 use tracing::{info, warn};
 
 use super::{PemSource, TlsError, certificates, private_key, roots};
-use crate::file_id::FileVersion;
+use crate::file_id::FileStamp;
 
 /// Files with the certificates of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub struct TlsServer {
 /// The configuration of connections, and the files from which it was computed.
 #[derive(Debug)]
 struct LoadedFiles {
-    versions: Vec<Option<FileVersion>>,
+    stamps: Vec<Option<FileStamp>>,
     config: Arc<ServerConfig>,
 }
 
@@ -48,8 +48,8 @@ impl TlsServer {
     /// Reads the files. Fails if one cannot be read, or if the certificate and the key do not
     /// belong together.
     pub fn open(files: TlsServerFiles) -> Result<Self, TlsError> {
-        // The versions are read first: a change while the files are read is noticed later.
-        let current = LoadedFiles { versions: files.versions(), config: files.load()? };
+        // The stamps are read first: a change while the files are read is noticed later.
+        let current = LoadedFiles { stamps: files.stamps(), config: files.load()? };
         Ok(Self { files, current: Mutex::new(current) })
     }
 
@@ -65,10 +65,10 @@ impl TlsServer {
     /// Returns the configuration. Reads the files if one has changed. If they cannot be used, the
     /// configuration stays as it was, until a file changes again.
     fn current_config(&self) -> Arc<ServerConfig> {
-        let versions = self.files.versions();
+        let stamps = self.files.stamps();
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        if versions != current.versions {
-            current.versions = versions;
+        if stamps != current.stamps {
+            current.stamps = stamps;
             let certificate = self.files.certificate.display();
             match self.files.load() {
                 Ok(config) => {
@@ -113,10 +113,10 @@ impl TlsServerFiles {
         Ok(Arc::new(config))
     }
 
-    fn versions(&self) -> Vec<Option<FileVersion>> {
+    fn stamps(&self) -> Vec<Option<FileStamp>> {
         [Some(&self.certificate), Some(&self.key), self.client_ca.as_ref()]
             .into_iter()
-            .map(|path| path.and_then(|path| FileVersion::from_path(path)))
+            .map(|path| path.and_then(|path| FileStamp::from_path(path)))
             .collect()
     }
 }
