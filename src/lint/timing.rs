@@ -214,11 +214,11 @@ fn slow_start(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
     })
 }
 
-/// Returns whether processes of the node were stalled on CPU for a notable time during a call;
+/// Returns whether processes of the node were stalled on CPU for most of the time of a call;
 /// `None` if that was not measured.
 fn lacks_cpu(record: &CallRecord) -> Option<bool> {
     let evidence = record.analysis.as_deref()?.evidence.as_deref()?;
-    evidence.node_pressure.is_some().then(|| evidence.notable_of_node()[0])
+    evidence.node_pressure.is_some().then(|| evidence.mostly_of_node()[0])
 }
 
 /// Returns a sentence about commands that waited, if most calls that are kept did.

@@ -215,9 +215,9 @@ impl Subject<'_> {
         format!("see `probeshim events` for the reason why {} did not run", self.container())
     }
 
-    /// Returns whether processes of the node were stalled for a notable time.
+    /// Returns whether processes of the node were stalled for most of the time.
     fn is_node_loaded(&self) -> bool {
-        self.evidence().is_some_and(|evidence| evidence.notable_of_node().contains(&true))
+        self.evidence().is_some_and(|evidence| evidence.mostly_of_node().contains(&true))
     }
 
     /// Returns whether the command exited with 0, and the call ended after its timeout.

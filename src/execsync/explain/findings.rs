@@ -13,6 +13,9 @@ use crate::terminal::format::{capitalized, duration};
 /// Minimum share of stalled time worth reporting.
 const NOTABLE_STALL: f64 = 0.1;
 
+/// Share of the time from which stalls explain it.
+const MOST: f64 = 0.5;
+
 /// Minimum share of CPU time in the time of a command that computes.
 const MIN_COMPUTING_CPU: f64 = 0.5;
 
@@ -122,6 +125,13 @@ impl Evidence {
     pub fn notable_of_node(&self) -> [bool; 3] {
         self.node_pressure.unwrap_or_default().notable(self.psi_window)
     }
+
+    /// Returns whether processes of the node were stalled for most of the time: on CPU, I/O and
+    /// memory. Without a measurement, they were not.
+    #[must_use]
+    pub fn mostly_of_node(&self) -> [bool; 3] {
+        self.node_pressure.unwrap_or_default().is_share(self.psi_window, MOST)
+    }
 }
 
 impl PressureStall {
@@ -129,7 +139,11 @@ impl PressureStall {
     /// CPU, I/O and memory.
     #[must_use]
     pub fn notable(&self, window: Duration) -> [bool; 3] {
-        [self.cpu, self.io, self.memory].map(|stalled| has_share(stalled, window, NOTABLE_STALL))
+        self.is_share(window, NOTABLE_STALL)
+    }
+
+    fn is_share(&self, window: Duration, share: f64) -> [bool; 3] {
+        [self.cpu, self.io, self.memory].map(|stalled| has_share(stalled, window, share))
     }
 }
 
