@@ -1,9 +1,9 @@
 # Tests need root for real containers. Without root they skip such tests and list them.
 
-.PHONY: audit deny build static reproducible image demo test lint check conformance parity differential equivalence image-test ui-test vm-test chaos-install exec-chaos cluster-test diagnose soak attack bench generate pictures fuzz install uninstall
+.PHONY: audit deny build static reproducible image demo test lint check conformance parity differential equivalence play-test image-test ui-test vm-test chaos-install exec-chaos cluster-test diagnose soak attack bench generate pictures fuzz install uninstall
 
 # Suites outside cargo's set of "all targets". Each has a target here.
-SUITES = conformance parity differential equivalence image ui vm cluster diagnose soak attack
+SUITES = play conformance parity differential equivalence image ui vm cluster diagnose soak attack
 
 # The program, in target/release/probeshim.
 build:
@@ -56,7 +56,7 @@ image: static
 demo:
 	cargo run -- demo
 
-# Every test, real runtime included.
+# Everyday tests, real runtime included. About a quarter of an hour with warm caches. Longer suites have targets of their own.
 test:
 	@tests/run
 
@@ -64,6 +64,10 @@ test:
 # time twice that, to build them.
 conformance:
 	@tests/run conformance
+
+# `play` with all pods of tests/e2e/pods on a real containerd. About six minutes.
+play-test:
+	@tests/run play
 
 # The container image as a privileged pod on a real containerd. Needs buildah or docker with its daemon.
 image-test:
