@@ -1,32 +1,46 @@
 //! Writes and removes files so that a crash at any point leaves either the old content or the new.
 
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use crate::regular_file::sync_parent_dir;
 
-/// Writes a file with this mode beside its path, and renames it. Missing directories are created.
+/// Mode of directories that are created for files.
+const DIR_MODE: u32 = 0o755;
+
+/// Writes a file with this mode beside its path, and renames it. Missing directories are created
+/// with mode 0755. The umask changes no mode.
 pub(super) fn write_file(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
-    create_dirs(path)?;
-    let temporary = temporary(path);
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&temporary)?;
-    // The file may be left from an interrupted write, and the umask may have removed bits.
-    file.set_permissions(Permissions::from_mode(mode))?;
+    let (mut file, temporary) = create_temporary(path, mode)?;
     file.write_all(content)?;
     install(file, &temporary, path)
 }
 
 /// Copies a program to its path in the same way.
 pub(super) fn copy_program(from: &Path, to: &Path) -> io::Result<()> {
-    create_dirs(to)?;
-    let temporary = temporary(to);
-    fs::copy(from, &temporary)?;
-    let file = File::open(&temporary)?;
-    file.set_permissions(Permissions::from_mode(0o755))?;
+    let mut program = File::open(from)?;
+    let (mut file, temporary) = create_temporary(to, 0o755)?;
+    io::copy(&mut program, &mut file)?;
     install(file, &temporary, to)
+}
+
+/// Creates the missing directories of a path with this mode, whatever the umask is.
+pub(super) fn create_dirs(path: &Path, mode: u32) -> io::Result<()> {
+    if path.as_os_str().is_empty() || path.is_dir() {
+        return Ok(());
+    }
+    if let Some(parent) = path.parent() {
+        create_dirs(parent, mode)?;
+    }
+    match DirBuilder::new().mode(mode).create(path) {
+        // The umask may have removed bits.
+        Ok(()) => fs::set_permissions(path, Permissions::from_mode(mode)),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 /// Removes a file, and what an interrupted write has left beside it. Returns whether the file was
@@ -40,11 +54,20 @@ pub(super) fn remove_file(path: &Path) -> io::Result<bool> {
     Ok(was_there)
 }
 
-/// Removes a directory if it is empty. Returns whether it was removed.
+/// Removes a directory if it is empty. Returns whether it was removed. A link to a directory and a
+/// mount point stay: their owner has made them.
 pub(super) fn remove_empty_dir(path: &Path) -> io::Result<bool> {
     match fs::remove_dir(path) {
         Ok(()) => Ok(true),
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::DirectoryNotEmpty) => {
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotFound
+                    | io::ErrorKind::DirectoryNotEmpty
+                    | io::ErrorKind::NotADirectory
+                    | io::ErrorKind::ResourceBusy
+            ) =>
+        {
             Ok(false)
         }
         Err(error) => Err(error),
@@ -56,8 +79,16 @@ pub(super) fn has_content(path: &Path, content: &[u8]) -> bool {
     fs::read(path).is_ok_and(|found| found == content)
 }
 
-fn create_dirs(path: &Path) -> io::Result<()> {
-    path.parent().map_or(Ok(()), fs::create_dir_all)
+/// Creates the file under which the content of a path is written. What has its name, such as the
+/// rest of an interrupted write or a link, is removed and never followed.
+fn create_temporary(path: &Path, mode: u32) -> io::Result<(File, PathBuf)> {
+    path.parent().map_or(Ok(()), |parent| create_dirs(parent, DIR_MODE))?;
+    let temporary = temporary(path);
+    remove_if_there(&temporary)?;
+    // O_EXCL opens no link.
+    let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&temporary)?;
+    file.set_permissions(Permissions::from_mode(mode))?;
+    Ok((file, temporary))
 }
 
 /// Gives a complete file its name.
@@ -88,6 +119,8 @@ fn remove_if_there(path: &Path) -> io::Result<bool> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
 
     #[test]
@@ -101,6 +134,34 @@ mod tests {
         assert!(has_content(&path, b"two"));
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o644);
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_link_under_the_temporary_name_is_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let [path, other] = ["unit", "other"].map(|name| dir.path().join(name));
+        fs::write(&other, "of another program").unwrap();
+        for copies in [false, true] {
+            symlink(&other, temporary(&path)).unwrap();
+            if copies {
+                copy_program(Path::new("/proc/self/exe"), &path).unwrap();
+            } else {
+                write_file(&path, b"unit", 0o644).unwrap();
+            }
+            assert!(fs::symlink_metadata(&path).unwrap().is_file());
+            assert!(has_content(&other, b"of another program"));
+        }
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o755);
+    }
+
+    #[test]
+    fn a_link_to_a_directory_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let [real, link] = ["real", "link"].map(|name| dir.path().join(name));
+        fs::create_dir(&real).unwrap();
+        symlink(&real, &link).unwrap();
+        assert!(!remove_empty_dir(&link).unwrap());
+        assert!(link.is_dir());
     }
 
     #[test]

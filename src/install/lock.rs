@@ -1,6 +1,7 @@
 //! Excludes a second process that changes the installation.
 
 use std::fs::{File, OpenOptions};
+use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 
 use rustix::fs::OFlags;
@@ -21,8 +22,13 @@ impl InstallLock {
         let path = Paths::lock();
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false).mode(0o600);
-        options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+        // Opening a FIFO would block.
+        options.custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed());
         let file = options.open(paths.at(path)).map_err(InstallError::file("open", path))?;
+        if !file.metadata().is_ok_and(|found| found.is_file()) {
+            let reason = io::Error::other("it is not a regular file; remove it");
+            return Err(InstallError::file("lock", path)(reason));
+        }
         file.lock().map_err(InstallError::file("lock", path))?;
         Ok(Self { _file: file })
     }

@@ -1,13 +1,11 @@
 //! The record of an installation: what undoes it. The record is written before each change.
 
-use std::fs::DirBuilder;
 use std::io;
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::files::{remove_file, write_file};
+use super::files::{create_dirs, remove_file, write_file};
 use super::paths::Paths;
 use super::switch::KubeletSwitch;
 use crate::regular_file::{MAX_SMALL_FILE_BYTES, read_to_string};
@@ -107,7 +105,7 @@ impl InstallRecord {
         }
         let mut text = serde_json::to_string_pretty(self).map_err(|error| failed(error.to_string()))?;
         text.push('\n');
-        let created = DirBuilder::new().recursive(true).mode(0o700).create(paths.at(state));
+        let created = create_dirs(&paths.at(state), 0o700);
         let written = created.and_then(|()| write_file(&paths.at(Paths::record()), text.as_bytes(), 0o600));
         written.map_err(|error| failed(error.to_string()))
     }

@@ -208,8 +208,9 @@ impl Uninstaller<'_> {
     /// Fails if a volume of a pod is mounted below a directory.
     fn check_mounts(&self, dir: &Path) -> Result<(), InstallError> {
         let mounts = fs::read_to_string(self.paths.at("/proc/self/mounts")).unwrap_or_default();
-        let mut points = mounts.lines().filter_map(|line| line.split(' ').nth(1));
-        if points.any(|point| Path::new(point).starts_with(dir)) {
+        let mut points = mounts.lines().filter_map(|line| line.split(' ').nth(1)).map(Path::new);
+        // The directory itself may be a file system of its own.
+        if points.any(|point| point != dir && point.starts_with(dir)) {
             return Err(InstallError::Mounted(dir.to_owned()));
         }
         Ok(())

@@ -77,6 +77,10 @@ fn a_kubelet_is_switched_and_reverted_in_each_way() {
     shows("dry-run-stale", "systemd has not read the changed files of kubelet.service yet");
     assert_eq!(text("endpoint-interrupted"), RUNTIME);
 
+    // A umask of 000 makes nothing writable for others, and no link is followed.
+    assert_eq!(text("writable"), "");
+    assert_eq!(text("other"), "of another program");
+
     // Removed, nothing is left.
     assert_eq!(text("healthz-removed"), "ok");
     assert_eq!(text("endpoint-removed"), RUNTIME);

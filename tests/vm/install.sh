@@ -99,7 +99,15 @@ record 0 uninstall-interrupted probeshim uninstall --yes
 kubelet_endpoint >out/endpoint-interrupted
 
 echo "uninstall"
+# Programs with any umask write files and directories of systemd. Links under the temporary names are not followed.
+echo "of another program" >/root/other
+ln -s /root/other /usr/local/bin/.probeshim.new
+ln -s /root/other /etc/systemd/system/.probeshim.service.new
+umask 000
 record 0 install-fourth probeshim install --kubelet --yes --confirm 10m
+umask 022
+cp /root/other out/other
+find /usr/local/bin /etc/systemd/system /etc/probeshim /var/lib/probeshim -perm /022 ! -type l >out/writable
 record 0 uninstall probeshim uninstall --yes --purge
 # The removal has waited for the kubelet.
 busybox wget -q -O - http://127.0.0.1:10248/healthz >out/healthz-removed
