@@ -18,6 +18,7 @@ use super::api::{CallsQuery, CaptureQuery, DeleteQuery, ErrorBody, EventsQuery, 
 use super::api::{ClearBody, FaultsBody, PauseBody, ResumeBody};
 use super::{API_HEADER, API_VERSION};
 use crate::socket::SocketPath;
+use crate::terminal::sanitize;
 
 /// Time limit for the head of a response, and again for its body. A status query waits up to two
 /// seconds for the runtime.
@@ -74,6 +75,9 @@ pub enum ClientError {
     /// The probeshim refused an invalid request.
     #[error("{0}")]
     Refused(String),
+    /// The runtime does not answer, with its socket and the reason.
+    #[error("not ready: {0}")]
+    NotReady(String),
     /// The probeshim did not answer within the time limit.
     #[error("the probeshim on {0} did not answer within {REQUEST_TIMEOUT:?}")]
     TimedOut(SocketPath),
@@ -99,6 +103,16 @@ impl Client {
     /// Returns the status as JSON.
     pub async fn status(&self) -> Result<Bytes, ClientError> {
         self.read("/v1/status").await
+    }
+
+    /// Fails unless probeshim answers.
+    pub async fn check_live(&self) -> Result<(), ClientError> {
+        self.read("/healthz").await.map(drop)
+    }
+
+    /// Fails unless probeshim and the runtime answer.
+    pub async fn check_ready(&self) -> Result<(), ClientError> {
+        self.read("/readyz").await.map(drop)
     }
 
     /// Returns the managed pods as JSON, in the format of a kubelet's `/pods`.
@@ -266,6 +280,9 @@ impl Client {
             Ok(refusal) if status == StatusCode::BAD_REQUEST => Err(ClientError::Refused(refusal.error)),
             Ok(refusal) if status == StatusCode::FORBIDDEN => Err(ClientError::Forbidden(refusal.error)),
             Ok(refusal) => Err(self.broken(&refusal.error)),
+            Err(_) if status == StatusCode::SERVICE_UNAVAILABLE => {
+                Err(ClientError::NotReady(sanitize(String::from_utf8_lossy(&body).trim_end())))
+            }
             Err(_) => Err(self.broken(&format!("unexpected response {status}"))),
         }
     }

@@ -10,28 +10,23 @@ use axum::serve::Listener;
 use http::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 use tower::ServiceExt as _;
 
+use super::caller::Caller;
 use super::slots::Slots;
-use crate::relay::Peer;
 
-/// The client that sent a request.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Caller {
-    /// Process of the client; `None` on TCP, where the kernel does not report it.
-    pub(super) peer: Option<Peer>,
-    /// Whether the client has a certificate that TLS has verified.
-    pub(super) has_certificate: bool,
-}
+/// Paths whose requests may keep a reserved slot.
+const HEALTH: [&str; 2] = ["/healthz", "/readyz"];
 
 /// Limits of the connections of one listener.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ConnectionLimits {
-    /// Maximum number of connections. One more connection replaces one that only occupies its slot.
+    /// Maximum number of connections, besides those for health and readiness. One more connection
+    /// replaces one that only occupies its slot.
     pub(super) connections: usize,
     /// Time in which a client has to send the head of its first or next request.
     pub(super) head_timeout: Duration,
@@ -55,23 +50,29 @@ pub(super) async fn serve<L: Listener, S, F>(
     let slots = Slots::new(grant.connections);
     loop {
         let (stream, _) = listener.accept().await;
-        let slot = Arc::new(slots.take().await);
+        let slot = Arc::new(slots.take());
         let prepared = timeout(grant.head_timeout, prepare(stream));
         let (held, router) = (slot.clone(), router.clone());
         let connection = async move {
             let Ok(Some((stream, caller))) = prepared.await else { return };
-            let router = router.map_request(move |mut request: Request<Incoming>| {
-                held.answering();
-                request.extensions_mut().insert(caller.clone());
-                request.extensions_mut().insert(held.clone());
-                request
+            let service = service_fn(move |mut request: Request<Incoming>| {
+                let (held, router, caller) = (held.clone(), router.clone(), caller.clone());
+                async move {
+                    held.answering();
+                    if !HEALTH.contains(&request.uri().path()) {
+                        held.leave_reserved().await;
+                    }
+                    request.extensions_mut().insert(caller);
+                    request.extensions_mut().insert(held);
+                    router.oneshot(request).await
+                }
             });
             let mut http = http1::Builder::new();
             http.timer(TokioTimer::new())
                 .header_read_timeout(grant.head_timeout)
                 .keep_alive(grant.max_duration.is_none());
             // Errors are ignored: the client has disconnected, was too slow, or did not send HTTP.
-            let _ = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router)).await;
+            let _ = http.serve_connection(TokioIo::new(stream), service).await;
         };
         tokio::spawn(async move {
             tokio::select! {

@@ -9,7 +9,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use tracing::warn;
 
-use super::listener::Caller;
+use super::caller::Caller;
 use super::refusal_log::RefusalLog;
 use crate::authorization::{AccessDecision, METRICS_PATH, TokenAuthorizer};
 use crate::terminal::sanitize;

@@ -2,12 +2,14 @@
 //! any address.
 //!
 //! ```text
-//! admin socket (0600) ──► users ──► everything
+//! admin socket (0600) ──► users ──► everything, by the class of the caller
 //! loopback TCP ──► host check ──► web page, /metrics /healthz /readyz, /pods with --http-pods
 //! --metrics-listen ──► TLS, certificate or token ──► /metrics /healthz /readyz
 //! ```
 
+mod access;
 pub mod api;
+mod caller;
 mod client;
 mod host_check;
 mod listener;
@@ -27,6 +29,7 @@ pub use client::{Client, ClientError, Followed};
 pub use metrics_access::{MetricsAccess, TokenAccess};
 pub(crate) use routes::INDEX;
 pub use server::{MetricsEndpoint, serve_admin, serve_metrics, serve_public};
+pub(crate) use state::MAX_PAGE_STREAMS;
 pub use state::{Admin, ApiMetrics, ApiState, ServerInfo};
 pub use users::AdminUsers;
 

@@ -16,15 +16,16 @@ use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{delete, get, post};
+use axum::routing::{delete, get, post, put};
 use axum::{Extension, Json, Router};
 use serde::Serialize;
 use serde_json::json;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_stream::{Stream, StreamExt as _};
 
+use super::access;
 use super::api::{self, ErrorBody};
-use super::listener::Caller;
+use super::caller::Caller;
 use super::readiness;
 use super::slots::ConnectionSlot;
 use super::state::{Admin, MAX_FOLLOWERS, MAX_TIMELINE_READERS};
@@ -44,6 +45,8 @@ type ApiContext = State<Arc<Admin>>;
 enum RequestError {
     /// The request is invalid, with a description.
     BadRequest(String),
+    /// The caller may not make the request, for this reason.
+    Forbidden(String),
     /// The limit of clients that follow calls or events is reached.
     TooManyFollowers,
     /// The limit of requests for results over time is reached.
@@ -78,24 +81,36 @@ pub(super) fn no_pods() -> Router<Arc<Admin>> {
     Router::new().route("/pods", get(async || refusal(StatusCode::NOT_FOUND, reason.to_owned())))
 }
 
-/// Returns the routes that only the admin socket serves.
+/// Returns the routes that only the admin socket serves, to each of its callers.
 pub(super) fn private() -> Router<Arc<Admin>> {
     Router::new()
         .route("/v1/status", get(status))
-        .route("/v1/mode", get(mode).put(switch_mode))
-        .route("/v1/pods/{namespace}/{name}", delete(delete_pod))
+        .route("/v1/mode", get(mode))
         .route("/v1/calls", get(calls::calls))
         .route("/v1/calls/follow", get(calls::follow))
         .route("/v1/calls/{id}/explain", get(calls::explain))
-        .route("/v1/capture", get(capture::capture))
         .route("/v1/events", get(events::events))
+        .route("/v1/events/follow", get(events::follow))
         .route("/v1/timeline", get(timeline::timeline))
-        .route("/v1/faults", get(faults::list).post(faults::add))
+        .route("/v1/faults", get(faults::list))
+        .route("/v1/pauses", get(pauses::list))
+}
+
+/// Returns the routes for callers who may change something.
+pub(super) fn control() -> Router<Arc<Admin>> {
+    Router::new()
+        .route("/v1/mode", put(switch_mode))
+        .route("/v1/pods/{namespace}/{name}", delete(delete_pod))
+        .route("/v1/faults", post(faults::add))
         .route("/v1/faults/clear", post(faults::clear))
         .route("/v1/faults/plan", post(faults::plan))
-        .route("/v1/pauses", get(pauses::list).post(pauses::begin))
+        .route("/v1/pauses", post(pauses::begin))
         .route("/v1/pauses/resume", post(pauses::resume))
-        .route("/v1/events/follow", get(events::follow))
+}
+
+/// Returns the routes for root and the user of probeshim.
+pub(super) fn owned() -> Router<Arc<Admin>> {
+    Router::new().route("/v1/capture", get(capture::capture))
 }
 
 /// The paths that every listener serves.
@@ -242,13 +257,14 @@ fn permitted_mode(name: &str, is_kubelet: bool) -> Result<EnforcementMode, Strin
 /// Changes the enforcement mode. Without a prober, every mode except `off` is an error.
 async fn switch_mode(
     State(admin): ApiContext,
-    Extension(Caller { peer, .. }): Extension<Caller>,
+    Extension(caller): Extension<Caller>,
     wanted: Result<Json<api::ModeBody>, JsonRejection>,
 ) -> Result<Json<api::ModeBody>, RequestError> {
     let Json(api::ModeBody { mode: wanted }) =
         wanted.map_err(|error| RequestError::BadRequest(error.body_text()))?;
     let to =
         permitted_mode(&wanted, admin.state.kubelet.get().is_some()).map_err(RequestError::BadRequest)?;
+    access::check_mode(&caller, to, admin.info.mode).map_err(RequestError::Forbidden)?;
     let Some(prober) = admin.state.prober.as_ref() else {
         return match to {
             EnforcementMode::Off => Ok(Json(api::ModeBody { mode: wanted })),
@@ -259,7 +275,7 @@ async fn switch_mode(
         };
     };
     if prober.mode() != to {
-        prober.set_mode(to, &peer.map_or_else(|| "an unknown client".to_owned(), |peer| peer.to_string()));
+        prober.set_mode(to, &faults::requester(&caller));
     }
     Ok(Json(api::ModeBody { mode: to.name().to_owned() }))
 }
@@ -316,6 +332,7 @@ impl IntoResponse for RequestError {
     fn into_response(self) -> Response {
         match self {
             Self::BadRequest(reason) => refusal(StatusCode::BAD_REQUEST, reason),
+            Self::Forbidden(reason) => access::denied(reason),
             Self::TooManyCaptures(error) => refusal(StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
             Self::TooManyTimelineReaders => {
                 let reason = format!(

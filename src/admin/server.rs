@@ -10,11 +10,12 @@ use axum::response::Response;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio_rustls::server::TlsStream;
 
-use super::listener::{Caller, ConnectionLimits};
+use super::caller::Caller;
+use super::listener::ConnectionLimits;
 use super::metrics_access::{self, MetricsAccess};
 use super::state::Admin;
 use super::users::{AdminUsers, UserListener};
-use super::{API_HEADER, API_VERSION, host_check, listener, routes};
+use super::{API_HEADER, API_VERSION, access, host_check, listener, routes};
 use crate::relay::Peer;
 use crate::tls::{TlsServer, has_client_certificate};
 
@@ -44,11 +45,15 @@ pub struct MetricsEndpoint {
 
 /// Serves the whole API on the admin socket to these users, for as long as the future is polled.
 pub async fn serve_admin(listener: UnixListener, users: AdminUsers, admin: Arc<Admin>) {
-    let listener = UserListener::new(listener, users);
-    let router = routes::public().merge(routes::pods_list()).merge(routes::private());
-    listener::serve(listener, ADMIN, finish(router, admin), |stream: UnixStream| async {
+    let listener = UserListener::new(listener, users.clone());
+    let changing = routes::control().layer(from_fn(access::control_only));
+    let owned = routes::owned().layer(from_fn(access::owner_only));
+    let router =
+        routes::public().merge(routes::pods_list()).merge(routes::private()).merge(changing).merge(owned);
+    listener::serve(listener, ADMIN, finish(router, admin), move |stream: UnixStream| {
+        let class = stream.peer_cred().ok().and_then(|credentials| users.class(credentials.uid()));
         let peer = Peer::from_socket(&stream);
-        Some((stream, Caller { peer, ..Caller::default() }))
+        async move { Some((stream, Caller { peer, class: class?, has_certificate: false })) }
     })
     .await;
 }

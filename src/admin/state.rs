@@ -20,7 +20,7 @@ use crate::inventory::Inventory;
 use crate::kubelet::{ClientPodsSnapshot, Kubelet};
 use crate::policy::Policies;
 use crate::probe::NameView;
-use crate::prober::{self, ProbeManager};
+use crate::prober::{self, EnforcementMode, ProbeManager};
 use crate::state::StateStore;
 use crate::telemetry::traces::Traces;
 use crate::{execsync, metrics, relay, tap};
@@ -28,6 +28,9 @@ use crate::{execsync, metrics, relay, tap};
 /// Maximum number of connections that follow calls or events. It is less than the number of
 /// connections of the admin socket, so that connections remain for other requests.
 pub(super) const MAX_FOLLOWERS: usize = 192;
+
+/// Maximum number of streams of updates for web pages. Each occupies a connection for seconds.
+pub(crate) const MAX_PAGE_STREAMS: usize = 16;
 
 /// Maximum number of requests for results over time that are answered at the same time. Each reads
 /// all recorded results from disk.
@@ -38,6 +41,8 @@ pub(super) const MAX_TIMELINE_READERS: usize = 4;
 pub struct ServerInfo {
     /// Time at which probeshim started.
     pub started: SystemTime,
+    /// Enforcement mode at the start.
+    pub mode: EnforcementMode,
     /// Socket on which clients connect.
     pub listen: String,
     /// Admin socket.
@@ -136,6 +141,8 @@ pub struct Admin {
     pub(super) probe_metrics: Vec<Registry>,
     /// Permits of connections that follow calls or events.
     pub(super) followers: Arc<Semaphore>,
+    /// Permits of streams of updates for web pages, on all listeners together.
+    pub(crate) page_streams: Arc<Semaphore>,
     /// Permits of requests for results over time.
     pub(super) timeline_readers: Arc<Semaphore>,
     /// Addresses of the API that cannot be opened yet, with the reasons.
@@ -151,8 +158,18 @@ impl Admin {
         state.policies.register(&mut metrics);
         let probe_metrics = state.metrics.prober.registries();
         let followers = Arc::new(Semaphore::new(MAX_FOLLOWERS));
+        let page_streams = Arc::new(Semaphore::new(MAX_PAGE_STREAMS));
         let timeline_readers = Arc::new(Semaphore::new(MAX_TIMELINE_READERS));
-        Self { info, state, metrics, probe_metrics, followers, timeline_readers, failures: Mutex::default() }
+        Self {
+            info,
+            state,
+            metrics,
+            probe_metrics,
+            followers,
+            page_streams,
+            timeline_readers,
+            failures: Mutex::default(),
+        }
     }
 
     /// Records why an address of the API cannot be opened; `None` once it is open.

@@ -20,6 +20,7 @@ use tokio::time::timeout;
 use tracing::warn;
 
 use super::api::ErrorBody;
+use super::caller::CallerClass;
 use super::refusal_log::RefusalLog;
 use super::{API_HEADER, API_VERSION};
 use crate::relay::Peer;
@@ -34,10 +35,12 @@ const REFUSAL_TIMEOUT: Duration = Duration::from_secs(2);
 /// Users who may connect to the admin socket.
 #[derive(Clone, Debug, Default)]
 pub struct AdminUsers {
-    /// User of this process.
+    /// User of this process. It and root have all rights.
     pub own: u32,
-    /// Further users, except root, who may always connect.
-    pub allowed: Vec<u32>,
+    /// Further users who may read.
+    pub readers: Vec<u32>,
+    /// Further users who may read, and change what does not make them root.
+    pub controllers: Vec<u32>,
 }
 
 /// Accepts connections of permitted users, and refuses all others.
@@ -49,8 +52,21 @@ pub(super) struct UserListener {
 }
 
 impl AdminUsers {
-    fn permit(&self, uid: u32) -> bool {
-        uid == 0 || uid == self.own || self.allowed.contains(&uid)
+    /// Returns the class of a user; `None` if the user may not connect.
+    pub(super) fn class(&self, uid: u32) -> Option<CallerClass> {
+        if uid == 0 || uid == self.own {
+            Some(CallerClass::Owner)
+        } else if self.controllers.contains(&uid) {
+            Some(CallerClass::Control)
+        } else {
+            self.readers.contains(&uid).then_some(CallerClass::Read)
+        }
+    }
+
+    /// Returns whether further users may connect.
+    #[must_use]
+    pub fn has_others(&self) -> bool {
+        !self.readers.is_empty() || !self.controllers.is_empty()
     }
 }
 
@@ -70,7 +86,7 @@ impl UserListener {
         let reason = match uid {
             Some(uid) => format!(
                 "uid {uid} may not use the admin socket: root and the user of probeshim are permitted; the flag \
-                 --allow-uid {uid} of probeshim permits this user too"
+                 --allow-uid {uid} of probeshim permits this user to read"
             ),
             None => "the kernel does not report the user of this connection".to_owned(),
         };
@@ -94,7 +110,7 @@ impl Listener for UserListener {
     async fn accept(&mut self) -> (Self::Io, Self::Addr) {
         loop {
             let (stream, address) = Listener::accept(&mut self.listener).await;
-            if stream.peer_cred().is_ok_and(|credentials| self.users.permit(credentials.uid())) {
+            if stream.peer_cred().is_ok_and(|credentials| self.users.class(credentials.uid()).is_some()) {
                 return (stream, address);
             }
             self.refuse(stream);
@@ -115,11 +131,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn root_the_own_user_and_named_users_may_connect() {
-        let users = AdminUsers { own: 7, allowed: vec![1000, 1001] };
-        for (uid, expected) in [(0, true), (7, true), (1000, true), (1001, true), (8, false), (65_534, false)]
-        {
-            assert_eq!(users.permit(uid), expected, "{uid}");
+    fn root_and_the_own_user_have_all_rights_and_named_users_those_of_their_flag() {
+        let users = AdminUsers { own: 7, readers: vec![7, 1000, 1001], controllers: vec![1001, 1002] };
+        for (uid, expected) in [
+            (0, Some(CallerClass::Owner)),
+            (7, Some(CallerClass::Owner)),
+            (1000, Some(CallerClass::Read)),
+            (1001, Some(CallerClass::Control)),
+            (1002, Some(CallerClass::Control)),
+            (8, None),
+            (65_534, None),
+        ] {
+            assert_eq!(users.class(uid), expected, "{uid}");
         }
     }
 }

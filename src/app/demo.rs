@@ -74,7 +74,8 @@ pub async fn demo(lasts: Duration, faults: PolicySettings) -> Result<u8, DemoErr
         // The commands of the demo are known.
         http_pods: true,
         metrics: None,
-        allowed_uids: Vec::new(),
+        readers: Vec::new(),
+        controllers: Vec::new(),
         relay: relay::RelayConfig { upstream: upstream.clone(), drain_timeout: Duration::from_secs(1) },
         exec: execsync::SlownessConfig::default(),
         specs: documents.specs(),

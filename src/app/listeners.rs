@@ -54,6 +54,7 @@ impl Listeners {
         let api_addresses: Vec<ApiAddress> = api.iter().map(ApiEndpoint::chosen_address).collect();
         let info = ServerInfo {
             started: SystemTime::now(),
+            mode: config.enforcement.mode,
             listen: socket::display_name(&relay.listener),
             admin: config.admin.to_string(),
             http: api_addresses.iter().find_map(ApiAddress::public),
@@ -79,7 +80,8 @@ impl ApiAddress {
     /// Returns the addresses that the settings name.
     fn all(config: &ServerConfig) -> Vec<Self> {
         let own = rustix::process::geteuid().as_raw();
-        let users = AdminUsers { own, allowed: config.allowed_uids.clone() };
+        let (readers, controllers) = (config.readers.clone(), config.controllers.clone());
+        let users = AdminUsers { own, readers, controllers };
         let metrics = config.metrics.clone().map(|settings| Self::Metrics(Box::new(settings)));
         let tcp = config.http.map(Self::Public).into_iter().chain(metrics);
         [Self::Admin(config.admin.clone(), users)].into_iter().chain(tcp).collect()
@@ -110,7 +112,7 @@ impl ApiAddress {
     pub(super) async fn open(&self) -> Result<ApiListener, RunError> {
         match self {
             Self::Admin(path, users) => {
-                let mode = if users.allowed.is_empty() { BindMode::OwnerOnly } else { BindMode::Everyone };
+                let mode = if users.has_others() { BindMode::Everyone } else { BindMode::OwnerOnly };
                 let bound = bind(path, mode).map_err(RunError::Admin)?;
                 Ok(ApiListener::Admin(bound, users.clone()))
             }

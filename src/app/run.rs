@@ -30,6 +30,7 @@ pub async fn run(settings: ServerConfig) -> Result<(), RunError> {
     service_manager::starting();
     let (admin, upstream) = (settings.admin.clone(), settings.relay.upstream.clone());
     let (listen, state_source) = (settings.listen.clone(), settings.state_source);
+    let has_readers = !settings.readers.is_empty();
     let mut shim = Shim::open(settings).await?;
     service_manager::starting();
     // A socket that systemd passes has a path too.
@@ -51,6 +52,11 @@ pub async fn run(settings: ServerConfig) -> Result<(), RunError> {
         metrics = %info.metrics.as_deref().unwrap_or("off"),
         "probeshim started"
     );
+    if has_readers {
+        warn!(
+            "users of --allow-uid may only read; --allow-control-uid also permits modes, pauses and fault rules"
+        );
+    }
     info!("to call the runtime through probeshim: crictl --runtime-endpoint {} ps", info.listen);
     match UnixStream::connect(upstream.as_path()).await {
         Ok(_) => {}

@@ -6,10 +6,10 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
-use anyhow::Context as _;
-use clap::Args;
+use anyhow::{Context as _, anyhow};
+use clap::{Args, ValueEnum};
 use jiff::Timestamp;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::CliError;
 use super::admin_args::{AdminArgs, OutputFormat};
@@ -18,6 +18,7 @@ use super::pod_summary::{PodSummary, by_pod, newest_containers};
 use super::probe_result::{OFF, ProbeOfPod, probes};
 use super::table::{Cell, Column, Table};
 use super::watch::WATCH_INTERVAL;
+use crate::admin::Client;
 use crate::admin::api::{self, StatusPod};
 use crate::terminal::screen::Screen;
 use crate::terminal::{format, harmless_name};
@@ -27,6 +28,9 @@ const MAX_WARNINGS: usize = 10;
 
 /// Minimum width of messages. In a narrower column, they are shown below their rows.
 const MIN_MESSAGE_WIDTH: usize = 32;
+
+/// Maximum duration of a check. It is the default timeout of a probe.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Sequence that clears a terminal before the status is shown again.
 const CLEAR: &str = "\u{1b}[H\u{1b}[2J";
@@ -45,9 +49,23 @@ pub struct StatusCommand {
     #[arg(short, long, value_name = "FORMAT", default_value = "table", value_parser = OutputFormat::parser(OutputFormat::DOCUMENTS), hide_possible_values = true)]
     output: OutputFormat,
 
+    /// Only check probeshim, within a second, for a probe of its container: exit code 0, or 1 with
+    /// the reason
+    #[arg(long, value_name = "CHECK", value_enum, conflicts_with_all = ["watch", "output"])]
+    check: Option<Check>,
+
     /// A pod. It is refused with the command that describes it
     #[arg(value_name = "POD", hide = true)]
     pod: Option<String>,
+}
+
+/// Check of a running probeshim. `--help` prints the comments of the variants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Check {
+    /// probeshim answers
+    Live,
+    /// probeshim and the runtime answer
+    Ready,
 }
 
 impl StatusCommand {
@@ -61,6 +79,9 @@ impl StatusCommand {
             )));
         }
         let client = self.at.client()?;
+        if let Some(check) = self.check {
+            return check.run(&client).await;
+        }
         let screen = Screen::stdout();
         let mut last = String::new();
         loop {
@@ -73,6 +94,22 @@ impl StatusCommand {
             }
             last = text;
             sleep(WATCH_INTERVAL).await;
+        }
+    }
+}
+
+impl Check {
+    async fn run(self, client: &Client) -> Result<(), CliError> {
+        let checked = async {
+            match self {
+                Self::Live => client.check_live().await,
+                Self::Ready => client.check_ready().await,
+            }
+        };
+        match timeout(CHECK_TIMEOUT, checked).await {
+            Ok(Ok(())) => Screen::stdout().print("ok\n").map(drop).map_err(CliError::from),
+            Ok(Err(error)) => Err(CliError::from_display(error)),
+            Err(_) => Err(anyhow!("no answer within {CHECK_TIMEOUT:?}").into()),
         }
     }
 }

@@ -25,8 +25,9 @@ use crate::socket::SocketPath;
 const NO_FILE: &str = "/dev/null";
 
 /// Names of the fields that do not correspond to a flag with one value.
-const NON_FLAG_FIELDS: [&str; 10] = [
+const NON_FLAG_FIELDS: [&str; 11] = [
     "allowUid",
+    "allowControlUid",
     "httpPods",
     "redactCommands",
     "coalesceProbes",
@@ -208,10 +209,14 @@ fn fill_in(
     flags.exec_limits.exec_match = flags.exec_limits.exec_match.take().or(exec_match);
     let http_pods = root.field("httpPods").and_then(|it| it.flag(problems));
     flags.http_pods |= http_pods.unwrap_or(false);
-    let allowed = root.field("allowUid").map(|uids| uids.list(problems)).unwrap_or_default();
-    let allowed: Vec<u32> = allowed.iter().filter_map(|uid| parse_uid(uid, problems)).collect();
-    if flags.allow_uid.is_empty() {
-        flags.allow_uid = allowed;
+    for (name, flag) in
+        [("allowUid", &mut flags.allow_uid), ("allowControlUid", &mut flags.allow_control_uid)]
+    {
+        let uids = root.field(name).map(|uids| uids.list(problems)).unwrap_or_default();
+        let uids: Vec<u32> = uids.iter().filter_map(|uid| parse_uid(uid, problems)).collect();
+        if flag.is_empty() {
+            *flag = uids;
+        }
     }
     let manifests = root.field("manifests").map(|paths| paths.string_list(problems)).unwrap_or_default();
     if flags.manifests.is_empty() && !manifests.is_empty() {

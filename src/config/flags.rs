@@ -61,12 +61,18 @@ pub struct Flags {
     )]
     pub admin: Option<SocketPath>,
 
-    /// Additional user who may connect to the admin socket, with all rights: to read commands, to
-    /// change the enforcement mode, and to delete pods of play. Root and the user of probeshim may
-    /// always connect. The socket then has mode 0666, and probeshim checks the uid of each client.
-    /// May be repeated
+    /// Additional user who may read at the admin socket: calls with their commands and output,
+    /// probes, events and results. Root and the user of probeshim have all rights. The socket then
+    /// has mode 0666, and probeshim checks the uid of each client. May be repeated
     #[arg(long, value_name = "UID", allow_hyphen_values = true, value_parser = whole_number::<u32, 0, MAX_UID>)]
     pub allow_uid: Vec<u32>,
+
+    /// Additional user who may read at the admin socket, and also set an enforcement mode up to
+    /// that of --enforce, pause probes, delete pods of play, and add and end fault rules. Only root
+    /// and the user of probeshim may capture calls and add rules that change messages (set, remove,
+    /// exit, repeat, truncate, reverse). May be repeated
+    #[arg(long, value_name = "UID", allow_hyphen_values = true, value_parser = whole_number::<u32, 0, MAX_UID>)]
+    pub allow_control_uid: Vec<u32>,
 
     /// Loopback address and port of the web page, /metrics, /metrics/probes, /healthz, /readyz and,
     /// with --http-pods, /pods, or off;

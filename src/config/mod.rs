@@ -81,8 +81,10 @@ pub struct ServerConfig {
     pub listen: Option<SocketPath>,
     /// The admin socket.
     pub admin: SocketPath,
-    /// Additional users who may connect to the admin socket.
-    pub allowed_uids: Vec<u32>,
+    /// Additional users who may read at the admin socket.
+    pub readers: Vec<u32>,
+    /// Additional users who may read and change things at the admin socket.
+    pub controllers: Vec<u32>,
     /// Loopback address of metrics and health; `None` if they are not served on TCP.
     pub http: Option<SocketAddr>,
     /// Whether `/pods` is served at `http` too.
@@ -258,7 +260,8 @@ impl Settings {
             http: http.0.map(|LoopbackAddress(address)| address),
             http_pods: flags.http_pods,
             metrics,
-            allowed_uids: flags.allow_uid,
+            readers: flags.allow_uid,
+            controllers: flags.allow_control_uid,
             relay: relay::RelayConfig { upstream: upstream.clone(), drain_timeout },
             exec: execsync::SlownessConfig { slow, redact_commands: flags.redact_commands },
             specs,

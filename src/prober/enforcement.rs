@@ -16,7 +16,7 @@ use crate::terminal::format;
 
 /// Enforcement mode: the action when a liveness or startup probe fails. `--help` prints the
 /// comments of the variants.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum EnforcementMode {
     /// Run no probes
     #[default]

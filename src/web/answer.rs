@@ -9,6 +9,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde::Serialize;
 
+use crate::admin::MAX_PAGE_STREAMS;
 use crate::admin::api::ErrorBody;
 
 /// Size from which an answer is compressed, in bytes.
@@ -26,6 +27,11 @@ pub(super) enum PageError {
     /// Too many periods are being read.
     #[error("too many requests for results are being answered: try again")]
     Busy,
+    /// Too many pages show updates.
+    #[error(
+        "{MAX_PAGE_STREAMS} pages show updates already, which is the limit: this one is not live until another is closed"
+    )]
+    TooManyStreams,
     /// The records cannot be read, or the answer cannot be written.
     #[error("{0}")]
     Internal(String),
@@ -36,7 +42,7 @@ impl IntoResponse for PageError {
         let status = match self {
             Self::BadRequest(_) => StatusCode::BAD_REQUEST,
             Self::NotFound(_) => StatusCode::NOT_FOUND,
-            Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Busy | Self::TooManyStreams => StatusCode::SERVICE_UNAVAILABLE,
             Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
         };
         (status, Json(ErrorBody { error: self.to_string() })).into_response()

@@ -93,9 +93,11 @@ pub(super) async fn updates(request: PageRequest) -> Result<Response, PageError>
             PageError::BadRequest(format!("after {id:?} must be the id of an update, such as 1-2-3"))
         })?,
     };
+    let permit = admin.page_streams.clone().try_acquire_owned().map_err(|_| PageError::TooManyStreams)?;
     let (messages, received) = mpsc::channel::<Result<Bytes, std::io::Error>>(1);
     let mut reader = UpdateReader { admin, selection, last, state: None };
     tokio::spawn(async move {
+        let _permit = permit;
         let end = Instant::now() + MAX_DURATION;
         let mut ticks = interval(INTERVAL);
         let mut text = format!("retry: {RETRY_MS}\n\n");

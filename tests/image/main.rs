@@ -4,8 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::fs;
-use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -34,9 +33,6 @@ const NODE_NAMESPACE: i32 = 2;
 /// Manifest of the documented pod.
 const MANIFEST: &str = "docker/daemonset.yaml";
 
-/// Port of the pod's probes, which is the default of `--http`.
-const HTTP_PORT: u16 = 9754;
-
 #[test]
 fn crictl_works_through_the_pod_of_the_manifest() {
     let archive = need!(
@@ -57,10 +53,10 @@ fn crictl_works_through_the_pod_of_the_manifest() {
     direct.ok(&["start", &container]);
     wait_for("the image listens", || UnixStream::connect(&socket).ok());
     for probe in ["livenessProbe", "readinessProbe"] {
-        let action = &manifest["containers"][0][probe]["httpGet"];
-        assert_eq!((&action["host"], &action["port"]), (&json!("127.0.0.1"), &json!(HTTP_PORT)));
-        let path = action["path"].as_str().unwrap();
-        wait_for(probe, || (status_of(node.http, path).as_deref() == Some("200")).then_some(()));
+        let command = manifest["containers"][0][probe]["exec"]["command"].as_array().unwrap();
+        let command = command.iter().map(|argument| argument.as_str().unwrap());
+        let execute: Vec<&str> = ["exec", "-s", &container].into_iter().chain(command).collect();
+        wait_for(probe, || (direct.run(&execute).stdout.trim() == "ok").then_some(()));
     }
 
     let relayed = need!(Crictl::new("crictl-1.36", &socket, folder));
@@ -99,15 +95,6 @@ fn manifest() -> Value {
     let text = fs::read_to_string(repository().join(MANIFEST)).unwrap();
     let manifest: Value = serde_saphyr::from_str(&text).unwrap();
     manifest["spec"]["template"]["spec"].clone()
-}
-
-/// Sends GET, and returns the status of the response, or `None` if the address does not respond.
-fn status_of(address: SocketAddr, path: &str) -> Option<String> {
-    let mut connection = TcpStream::connect(address).ok()?;
-    write!(connection, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").ok()?;
-    let mut response = String::new();
-    connection.read_to_string(&mut response).ok()?;
-    response.split(' ').nth(1).map(str::to_owned)
 }
 
 /// A directory in the place of the node's root directory, because this machine may have a

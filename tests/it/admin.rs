@@ -2,6 +2,7 @@
 //! for metrics and health.
 
 mod calls;
+mod classes;
 mod commands;
 mod execs;
 mod metrics;

@@ -9,8 +9,9 @@ use axum::extract::rejection::JsonRejection;
 use axum::{Extension, Json};
 
 use super::{ApiContext, RequestError};
+use crate::admin::access;
 use crate::admin::api::{ActiveFault, ClearBody, FaultBody, FaultPlan, FaultsBody, PlannedHit};
-use crate::admin::listener::Caller;
+use crate::admin::caller::Caller;
 use crate::admin::state::Admin;
 use crate::execsync::{CallRecord, ProbeMatch};
 use crate::history::{Filter, Selection};
@@ -34,6 +35,7 @@ pub(super) async fn add(
         let reason = "needs a lifetime above 0s and up to 24h, such as --for 10m: each rule ends by itself";
         return Err(RequestError::BadRequest(format!("rule {:?} {reason}", rule.name)));
     }
+    rules.iter().try_for_each(|rule| access::check_rule(&caller, rule)).map_err(RequestError::Forbidden)?;
     let names: HashSet<Arc<str>> = rules.iter().map(|rule| rule.name.clone()).collect();
     admin
         .state

@@ -10,7 +10,7 @@ use axum::{Extension, Json};
 use super::faults::{invalid, requester};
 use super::{ApiContext, RequestError};
 use crate::admin::api::{Pause, PauseBody, PauseReport, PausedContainer, ResumeBody};
-use crate::admin::listener::Caller;
+use crate::admin::caller::Caller;
 use crate::admin::state::Admin;
 use crate::kubelet::Kubelet;
 use crate::object_ref::PodRef;

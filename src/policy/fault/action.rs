@@ -123,6 +123,20 @@ impl Action {
         }
     }
 
+    /// Returns whether the action changes what a request, a response or a stream contains.
+    pub(super) fn changes_messages(&self) -> bool {
+        match self {
+            Self::Delay { .. }
+            | Self::Abort { .. }
+            | Self::Hang
+            | Self::Drop
+            | Self::Refuse
+            | Self::GoAway => false,
+            Self::Stream(change) => !matches!(change, StreamAction::DelayEach(_)),
+            Self::Exit { .. } | Self::Set(..) | Self::Remove(..) => true,
+        }
+    }
+
     /// Creates an action from its name and arguments in the one-line form.
     pub fn new(name: &str, args: &[String]) -> Result<Self, RuleError> {
         let shown = || format!("action {}", written(name, args));

@@ -105,6 +105,14 @@ impl FaultRule {
         &[]
     }
 
+    /// Returns the name of an action that changes requests, responses or the messages of a stream;
+    /// `None` if the rule only delays, ends or refuses calls.
+    #[must_use]
+    pub fn message_change(&self) -> Option<&'static str> {
+        let actions = self.steps.iter().flat_map(|step| &step.actions);
+        actions.filter(|action| action.changes_messages()).map(Action::name).next()
+    }
+
     /// Returns whether the rule refuses connections, and affects no calls.
     #[must_use]
     pub fn refuses_connections(&self) -> bool {

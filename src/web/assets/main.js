@@ -124,7 +124,8 @@ class Session {
   follow() {
     if (this.source || document.hidden) return;
     this.last ??= this.loaded.updates ?? this.context.updates;
-    this.source = new EventSource(`/page/updates?${dataQuery(common(this.query), { after: this.last })}`);
+    const url = `/page/updates?${dataQuery(common(this.query), { after: this.last })}`;
+    this.source = new EventSource(url);
     for (const kind of ['results', 'events', 'state', 'missed']) {
       this.source.addEventListener(kind, ({ data, lastEventId }) => {
         this.last = lastEventId;
@@ -136,15 +137,32 @@ class Session {
     this.source.onopen = () => {
       clearTimeout(this.lost);
       this.lost = undefined;
+      this.refusal = undefined;
       showStatus('live');
     };
     this.source.onerror = () => {
-      this.lost ??= setTimeout(() => showStatus('not connected: trying again'), reconnectDelay);
-      // A browser gives up after some errors.
+      this.lost ??= setTimeout(
+        () => showStatus(this.refusal ?? 'not connected: trying again'),
+        reconnectDelay,
+      );
+      // A browser gives up after some errors, and does not show the reason of a refusal.
       if (this.source.readyState !== EventSource.CLOSED) return;
       this.source = undefined;
+      this.readRefusal(url);
       setTimeout(() => !this.aborted.signal.aborted && this.follow(), reconnectDelay);
     };
+  }
+
+  // Reads why updates are refused. An answer that is not a refusal is not read.
+  async readRefusal(url) {
+    const reading = new AbortController();
+    try {
+      const answer = await fetch(url, { signal: reading.signal });
+      if (answer.status === 503) this.refusal = (await answer.json()).error;
+    } catch {
+      // The server is gone.
+    }
+    reading.abort();
   }
 
   // Passes a message to the view, without what the loaded view has already.

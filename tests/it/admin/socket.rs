@@ -179,7 +179,7 @@ async fn the_admin_socket_serves_the_users_of_the_flag_and_refuses_others_with_t
     for _ in 0..3 {
         let refused = ask(65_533).await;
         let expected = "error: uid 65533 may not use the admin socket: root and the user of probeshim are permitted; \
-                        the flag --allow-uid 65533 of probeshim permits this user too\n";
+                        the flag --allow-uid 65533 of probeshim permits this user to read\n";
         assert_eq!((refused.code, refused.stderr.as_str()), (Some(1), expected));
     }
     let line = shim.logged("a user without permission is refused at the admin socket; see --allow-uid").await;

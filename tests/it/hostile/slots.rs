@@ -86,6 +86,8 @@ async fn followers_leave_connections_for_other_clients_of_the_admin_socket() {
         stream.write_all(head).await.unwrap();
         followers.push(stream);
     }
+    let live = place.ask(&["status", "--check", "live"]).await;
+    assert_eq!((live.code, live.stdout.as_str()), (Some(0), "ok\n"), "{live:?}");
     assert_eq!(place.ask(&["status"]).await.code, Some(0));
     let refused = place.ask(&["events", "-f"]).await;
     assert_eq!(refused.code, Some(1), "{refused:?}");
@@ -96,4 +98,70 @@ async fn followers_leave_connections_for_other_clients_of_the_admin_socket() {
     drop(followers);
     let served = async { while !follow().await.1.starts_with("HTTP/1.1 200") {} };
     soon(served).await;
+}
+
+/// Opens a stream of updates of the page. Returns it with the head of the response.
+async fn page_stream(http: &str) -> (TcpStream, String) {
+    let mut stream = TcpStream::connect(http).await.unwrap();
+    let request = format!("GET /page/updates HTTP/1.1\r\nHost: {http}\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut head = vec![0; 4096];
+    let read = stream.read(&mut head).await.unwrap();
+    (stream, String::from_utf8_lossy(&head[..read]).into_owned())
+}
+
+#[tokio::test]
+async fn pages_with_updates_are_limited_and_leave_connections_for_health() {
+    let place = Place::new();
+    let shim = place.start(&[]).await;
+    let http = public_address(&shim).await;
+    let mut pages = Vec::new();
+    for nth in 0..16 {
+        let (stream, head) = soon(page_stream(&http)).await;
+        assert!(head.starts_with("HTTP/1.1 200"), "{nth}: {head}");
+        pages.push(stream);
+    }
+    let (_refused, head) = soon(page_stream(&http)).await;
+    assert!(head.starts_with("HTTP/1.1 503"), "{head}");
+    assert!(head.contains("16 pages show updates already, which is the limit"), "{head}");
+    // Many more clients ask for updates again and again.
+    let mut attackers = JoinSet::new();
+    for _ in 0..200 {
+        let http = http.clone();
+        attackers.spawn(async move {
+            loop {
+                let Ok(mut stream) = TcpStream::connect(&http).await else { continue };
+                let request = format!("GET /page/updates HTTP/1.1\r\nHost: {http}\r\n\r\n");
+                let _ = stream.write_all(request.as_bytes()).await;
+                while stream.read(&mut [0; 4096]).await.is_ok_and(|read| read > 0) {}
+            }
+        });
+    }
+    let answered = async {
+        for _ in 0..10 {
+            while !is_answered(&http, "/healthz").await {}
+        }
+    };
+    soon(answered).await;
+    attackers.shutdown().await;
+    drop(pages);
+    let served = async { while !page_stream(&http).await.1.starts_with("HTTP/1.1 200") {} };
+    soon(served).await;
+}
+
+#[tokio::test]
+async fn a_check_of_the_status_has_the_reason_why_probeshim_or_the_runtime_does_not_answer() {
+    let place = Place::new();
+    let check = async |check: &str| {
+        let answer = place.ask(&["status", "--check", check]).await;
+        (answer.code, answer.stdout, answer.stderr)
+    };
+    let (code, _, reason) = check("live").await;
+    assert_eq!(code, Some(1));
+    assert!(reason.contains("no probeshim listens on"), "{reason}");
+    let _shim = place.start(&[]).await;
+    assert_eq!(check("live").await, (Some(0), "ok\n".to_owned(), String::new()));
+    let (code, _, reason) = check("ready").await;
+    assert_eq!(code, Some(1));
+    assert!(reason.starts_with("error: not ready: ") && reason.contains("runtime.sock: "), "{reason}");
 }
