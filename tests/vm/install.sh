@@ -107,7 +107,7 @@ umask 000
 record 0 install-fourth probeshim install --kubelet --yes --confirm 10m
 umask 022
 cp /root/other out/other
-find /usr/local/bin /etc/systemd/system /etc/probeshim /var/lib/probeshim -perm /022 ! -type l >out/writable
+find /usr/local/bin /etc/systemd/system /var/lib/probeshim -perm /022 ! -type l >out/writable
 record 0 uninstall probeshim uninstall --yes --purge
 # The removal has waited for the kubelet.
 busybox wget -q -O - http://127.0.0.1:10248/healthz >out/healthz-removed
