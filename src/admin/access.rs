@@ -1,13 +1,13 @@
 //! Rights of the callers of the admin socket.
 
+use axum::Extension;
 use axum::extract::Request;
+use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::Response;
-use axum::{Extension, Json};
-use http::StatusCode;
 
-use super::api::ErrorBody;
 use super::caller::{Caller, CallerClass};
+use super::refusal::refusal;
 use crate::policy::FaultRule;
 use crate::prober::EnforcementMode;
 
@@ -21,9 +21,9 @@ pub(super) async fn control_only(
         return next.run(request).await;
     }
     let uid = caller.uid();
-    denied(format!(
-        "uid {uid} may only read: the flag --allow-control-uid {uid} of probeshim permits changes"
-    ))
+    let reason =
+        format!("uid {uid} may only read: the flag --allow-control-uid {uid} of probeshim permits changes");
+    refusal(StatusCode::FORBIDDEN, reason)
 }
 
 /// Serves root and the user of probeshim.
@@ -35,7 +35,9 @@ pub(super) async fn owner_only(
     if caller.class == CallerClass::Owner {
         return next.run(request).await;
     }
-    denied(format!("uid {} may not capture calls: only root and the user of probeshim may", caller.uid()))
+    let uid = caller.uid();
+    let reason = format!("uid {uid} may not capture calls: only root and the user of probeshim may");
+    refusal(StatusCode::FORBIDDEN, reason)
 }
 
 /// Refuses a rule that only root and the user of probeshim may add.
@@ -65,9 +67,4 @@ pub(super) fn check_mode(
         start.name(),
         caller.uid()
     ))
-}
-
-/// Returns the response to a caller without the right.
-pub(super) fn denied(error: String) -> Response {
-    axum::response::IntoResponse::into_response((StatusCode::FORBIDDEN, Json(ErrorBody { error })))
 }

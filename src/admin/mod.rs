@@ -18,6 +18,7 @@ mod metric_reference;
 mod metrics_access;
 mod queries;
 mod readiness;
+mod refusal;
 mod refusal_log;
 mod routes;
 mod server;
@@ -27,6 +28,7 @@ mod users;
 
 pub use client::{Client, ClientError, Followed};
 pub use metrics_access::{MetricsAccess, TokenAccess};
+pub(crate) use refusal::refusal;
 pub(crate) use routes::INDEX;
 pub use server::{MetricsEndpoint, serve_admin, serve_metrics, serve_public};
 pub(crate) use state::MAX_PAGE_STREAMS;

@@ -24,9 +24,10 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio_stream::{Stream, StreamExt as _};
 
 use super::access;
-use super::api::{self, ErrorBody};
+use super::api;
 use super::caller::Caller;
 use super::readiness;
+use super::refusal::refusal;
 use super::slots::ConnectionSlot;
 use super::state::{Admin, MAX_FOLLOWERS, MAX_TIMELINE_READERS};
 use crate::build_info;
@@ -332,7 +333,7 @@ impl IntoResponse for RequestError {
     fn into_response(self) -> Response {
         match self {
             Self::BadRequest(reason) => refusal(StatusCode::BAD_REQUEST, reason),
-            Self::Forbidden(reason) => access::denied(reason),
+            Self::Forbidden(reason) => refusal(StatusCode::FORBIDDEN, reason),
             Self::TooManyCaptures(error) => refusal(StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
             Self::TooManyTimelineReaders => {
                 let reason = format!(
@@ -348,8 +349,4 @@ impl IntoResponse for RequestError {
             }
         }
     }
-}
-
-fn refusal(status: StatusCode, error: String) -> Response {
-    (status, Json(ErrorBody { error })).into_response()
 }

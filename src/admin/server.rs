@@ -51,8 +51,8 @@ pub async fn serve_admin(listener: UnixListener, users: AdminUsers, admin: Arc<A
     let router =
         routes::public().merge(routes::pods_list()).merge(routes::private()).merge(changing).merge(owned);
     listener::serve(listener, ADMIN, finish(router, admin), move |stream: UnixStream| {
-        let class = stream.peer_cred().ok().and_then(|credentials| users.class(credentials.uid()));
         let peer = Peer::from_socket(&stream);
+        let class = peer.as_ref().and_then(|peer| users.class(peer.uid));
         async move { Some((stream, Caller { peer, class: class?, has_certificate: false })) }
     })
     .await;

@@ -6,9 +6,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Json;
 use axum::http::{Request, StatusCode};
-use axum::response::{IntoResponse as _, Response};
+use axum::response::IntoResponse as _;
 use axum::serve::Listener;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -19,8 +18,8 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tracing::warn;
 
-use super::api::ErrorBody;
 use super::caller::CallerClass;
+use super::refusal::refusal;
 use super::refusal_log::RefusalLog;
 use super::{API_HEADER, API_VERSION};
 use crate::relay::Peer;
@@ -92,7 +91,8 @@ impl UserListener {
         };
         tokio::spawn(async move {
             let service = service_fn(move |_: Request<Incoming>| {
-                let response = refusal(reason.clone());
+                let refused = refusal(StatusCode::FORBIDDEN, reason.clone());
+                let response = ([(API_HEADER, API_VERSION)], refused).into_response();
                 async move { Ok::<_, Infallible>(response) }
             });
             let mut http = http1::Builder::new();
@@ -120,10 +120,6 @@ impl Listener for UserListener {
     fn local_addr(&self) -> io::Result<Self::Addr> {
         self.listener.local_addr()
     }
-}
-
-fn refusal(error: String) -> Response {
-    (StatusCode::FORBIDDEN, [(API_HEADER, API_VERSION)], Json(ErrorBody { error })).into_response()
 }
 
 #[cfg(test)]

@@ -109,7 +109,13 @@ impl Check {
         match timeout(CHECK_TIMEOUT, checked).await {
             Ok(Ok(())) => Screen::stdout().print("ok\n").map(drop).map_err(CliError::from),
             Ok(Err(error)) => Err(CliError::from_display(error)),
-            Err(_) => Err(anyhow!("no answer within {CHECK_TIMEOUT:?}").into()),
+            Err(_) => {
+                let who = match self {
+                    Self::Live => "probeshim",
+                    Self::Ready => "the runtime through probeshim",
+                };
+                Err(anyhow!("no answer of {who} within {CHECK_TIMEOUT:?}").into())
+            }
         }
     }
 }

@@ -194,7 +194,10 @@ fn slow_start(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
     }
     let longest = calls.iter().filter_map(|call| start(call)).max()?;
     let had_cpu = (measured > 0).then(|| {
-        format!("The node had CPU in {}.", part(measured, count(&kept), "slow calls that are kept"))
+        format!(
+            "Processes of the node waited for a processor for less than half of the time in {}.",
+            part(measured, count(&kept), "slow calls that are kept")
+        )
     });
     Some(LintFinding {
         lint: names::SLOW_START,

@@ -2,15 +2,13 @@
 
 use std::io::{self, Write as _};
 
-use axum::Json;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde::Serialize;
 
-use crate::admin::MAX_PAGE_STREAMS;
-use crate::admin::api::ErrorBody;
+use crate::admin::{MAX_PAGE_STREAMS, refusal};
 
 /// Size from which an answer is compressed, in bytes.
 const MIN_COMPRESSED: usize = 1_024;
@@ -45,7 +43,7 @@ impl IntoResponse for PageError {
             Self::Busy | Self::TooManyStreams => StatusCode::SERVICE_UNAVAILABLE,
             Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
         };
-        (status, Json(ErrorBody { error: self.to_string() })).into_response()
+        refusal(status, self.to_string())
     }
 }
 

@@ -15,6 +15,7 @@ use axum::response::{IntoResponse as _, Response};
 use serde::Serialize;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, interval};
+use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::answer::PageError;
@@ -97,7 +98,6 @@ pub(super) async fn updates(request: PageRequest) -> Result<Response, PageError>
     let (messages, received) = mpsc::channel::<Result<Bytes, std::io::Error>>(1);
     let mut reader = UpdateReader { admin, selection, last, state: None };
     tokio::spawn(async move {
-        let _permit = permit;
         let end = Instant::now() + MAX_DURATION;
         let mut ticks = interval(INTERVAL);
         let mut text = format!("retry: {RETRY_MS}\n\n");
@@ -115,7 +115,12 @@ pub(super) async fn updates(request: PageRequest) -> Result<Response, PageError>
         (header::CACHE_CONTROL, "no-store"),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     ];
-    Ok((headers, Body::from_stream(ReceiverStream::new(received))).into_response())
+    // The place of a browser that is gone is free at once.
+    let body = ReceiverStream::new(received).map(move |message| {
+        let _ = &permit;
+        message
+    });
+    Ok((headers, Body::from_stream(body)).into_response())
 }
 
 impl UpdateReader {

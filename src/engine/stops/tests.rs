@@ -44,6 +44,15 @@ impl ObservedNode {
         node
     }
 
+    /// Returns a node whose container has run for three seconds when the observation begins.
+    fn observed_later() -> Self {
+        let mut node = Self::new();
+        node.observer = StopObserver::since(node.start + Duration::from_secs(3));
+        let started = node.inventory.container(MAIN).unwrap().clone();
+        node.observer.on_change(&Change::ContainerStarted(started), node.start, node.monotonic);
+        node
+    }
+
     fn observe(&mut self, second: u64, item: Observation) {
         let now = self.monotonic + Duration::from_secs(second);
         let changes = self.inventory.fold(Source::Call, now, now, vec![item]);
@@ -203,11 +212,7 @@ fn a_liveness_probe_with_the_command_of_the_startup_probe_kills_after_the_first_
 #[test]
 fn a_container_that_ran_before_probeshim_may_have_had_a_success() {
     let both = &[ExecPurpose::Startup, ExecPurpose::Liveness];
-    let mut node = ObservedNode::new();
-    node.observer = StopObserver::since(node.start + Duration::from_secs(3));
-    let started = node.inventory.container(MAIN).unwrap().clone();
-    let now = node.monotonic;
-    node.observer.on_change(&Change::ContainerStarted(started), node.start, now);
+    let mut node = ObservedNode::observed_later();
     node.thresholds = vec![(ExecPurpose::Liveness, 2)];
     node.attempt(5, both, "check", 1, Some(30));
     node.attempt(8, both, "check", 1, Some(30));
@@ -218,11 +223,7 @@ fn a_container_that_ran_before_probeshim_may_have_had_a_success() {
 
 #[test]
 fn failures_before_probeshim_started_may_have_reached_the_threshold() {
-    let mut node = ObservedNode::new();
-    node.observer = StopObserver::since(node.start + Duration::from_secs(3));
-    let started = node.inventory.container(MAIN).unwrap().clone();
-    let now = node.monotonic;
-    node.observer.on_change(&Change::ContainerStarted(started), node.start, now);
+    let mut node = ObservedNode::observed_later();
     node.thresholds = vec![(ExecPurpose::Liveness, 3)];
     node.attempt(5, &[ExecPurpose::Liveness], "check", 1, Some(30));
     node.stop(5, true);

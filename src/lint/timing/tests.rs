@@ -64,9 +64,15 @@ fn a_slow_start_is_the_runtimes_and_no_thin_margin_of_the_probe() {
         measured.sentence,
         "The runtime was slow to start the command in 12 of 12 attempts (100 %): the start took up to 1.90s."
     );
-    let had_cpu = "The node had CPU in 12 of 12 slow calls that are kept (100 %).".to_owned();
+    let had_cpu =
+        "Processes of the node waited for a processor for less than half of the time in 12 of 12 slow calls \
+                   that are kept (100 %)."
+            .to_owned();
     assert!(measured.evidence.contains(&had_cpu), "{measured:?}");
-    assert!(!found(None).unwrap().evidence.iter().any(|text| text.contains("CPU")), "it was not measured");
+    assert!(
+        !found(None).unwrap().evidence.iter().any(|text| text.contains("a processor")),
+        "it was not measured"
+    );
     assert_eq!(sentence(starts(Some(0)), "thin-margin"), None);
     assert_eq!(found(Some(1000)), None, "the node lacked CPU");
 }

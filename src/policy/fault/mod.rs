@@ -109,8 +109,8 @@ impl FaultRule {
     /// `None` if the rule only delays, ends or refuses calls.
     #[must_use]
     pub fn message_change(&self) -> Option<&'static str> {
-        let actions = self.steps.iter().flat_map(|step| &step.actions);
-        actions.filter(|action| action.changes_messages()).map(Action::name).next()
+        let mut actions = self.steps.iter().flat_map(|step| &step.actions);
+        actions.find(|action| action.changes_messages()).map(Action::name)
     }
 
     /// Returns whether the rule refuses connections, and affects no calls.
