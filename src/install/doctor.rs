@@ -8,13 +8,14 @@ use super::files::has_content;
 use super::finding::{Finding, REINSTALL};
 use super::node::NodeKubelet;
 use super::paths::{InstalledUnit, Paths};
-use super::plan::{explicit_upstream, listen_for, service_settings};
+use super::plan::{check_upstream, explicit_upstream, listen_for, service_settings};
 use super::preflight::node_findings;
 use super::record::{InstallRecord, KubeletRecord};
 use super::service_findings::{running_names, service_findings};
 use super::socket_access::SocketAccess;
 use super::switch::KubeletSwitch;
 use super::systemctl::ServiceManager;
+use super::uninstall::installed_files;
 use super::units::UnitSettings;
 use crate::config::ServerConfig;
 use crate::socket::SocketPath;
@@ -60,9 +61,13 @@ pub async fn diagnose(paths: &Paths, manager: &dyn ServiceManager) -> Result<Vec
         if let Some(config) = &config {
             findings.extend(running_names(&config.server.admin).await);
         }
-        findings.push(Finding::ok("installation", "probeshim is not installed as a service"));
+        findings.push(not_installed(paths));
         return Ok(findings);
     };
+    if record.is_rebuilt {
+        let detail = format!("{} is lost; the unit of the service has a copy", Paths::record().display());
+        findings.push(Finding::warning("record", detail, REINSTALL));
+    }
     findings.push(program(paths));
     if let Some(config) = &config {
         let units = config.unit_settings(paths, &record);
@@ -96,6 +101,7 @@ impl ServiceConfig {
         let explicit_upstream = explicit_upstream(None, kubelet, record)?;
         let server = service_settings(paths, explicit_upstream.clone())?.shim;
         let listen = listen_for(&server.relay.upstream);
+        check_upstream(&server.relay.upstream, &listen, record)?;
         Ok(Self { server, explicit_upstream, listen })
     }
 
@@ -117,8 +123,21 @@ impl ServiceConfig {
             drain_timeout: self.server.relay.drain_timeout,
             kubelet: record.kubelet.as_ref().map(|kubelet| &kubelet.switch),
             confirm_within: ANY_TIME,
+            record,
         }
     }
+}
+
+/// Reports that there is no installation, or parts of one without a record.
+fn not_installed(paths: &Paths) -> Finding {
+    const CHECK: &str = "installation";
+    let parts = installed_files(paths);
+    if parts.is_empty() {
+        return Finding::ok(CHECK, "probeshim is not installed as a service");
+    }
+    let parts: Vec<String> = parts.iter().map(|path| path.display().to_string()).collect();
+    let detail = format!("parts of an installation are there without its record: {}", parts.join(", "));
+    Finding::failed(CHECK, detail, "run: probeshim uninstall")
 }
 
 fn program(paths: &Paths) -> Finding {

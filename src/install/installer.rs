@@ -3,11 +3,10 @@
 use super::InstallError;
 use super::checks::SwitchChecks;
 use super::confirm::{Confirmation, switch_state};
-use super::kubeconfig::KubeconfigSetting;
 use super::lock::InstallLock;
 use super::paths::{InstalledUnit, Paths};
 use super::plan::InstallPlan;
-use super::record::{InstallRecord, KubeletRecord};
+use super::record::InstallRecord;
 use super::steps::Step;
 use super::systemctl::ServiceManager;
 
@@ -27,7 +26,13 @@ impl Installer<'_> {
     /// Installs the program and its units, and starts them. Waits for no service.
     pub fn install(&self, plan: &InstallPlan) -> Result<(), InstallError> {
         let steps = plan.install_steps(self.paths, self.manager)?;
-        let mut record = self.record(plan)?;
+        // The record is written before the first change. Until the sockets are exchanged, the earlier
+        // socket is the one to undo.
+        let mut record = plan.record.clone();
+        if let Some(earlier) = &plan.earlier {
+            record.listen.clone_from(&earlier.listen);
+        }
+        record.write(self.paths)?;
         self.make(&steps)?;
         let [socket, service] = [InstalledUnit::Socket, InstalledUnit::Service].map(InstalledUnit::name);
         (self.report)(&format!("{socket} listens on {}", plan.listen));
@@ -40,36 +45,8 @@ impl Installer<'_> {
                 "{service} is restarted, because its unit has changed; new connections wait until it serves"
             ));
         }
-        record.listen = plan.listen.to_string();
-        record.write(self.paths)?;
+        plan.record.write(self.paths)?;
         Ok(())
-    }
-
-    /// Writes the record before the first change.
-    fn record(&self, plan: &InstallPlan) -> Result<InstallRecord, InstallError> {
-        let new = || InstallRecord::new(&plan.listen);
-        let mut record = plan.record.clone().unwrap_or_else(new);
-        record.upstream = plan.explicit_upstream.as_ref().map(ToString::to_string);
-        record.owns_program |= !self.paths.at(Paths::program()).exists();
-        let files = plan.units().into_iter().chain(plan.kubelet_files()).map(|file| file.path);
-        let config = plan.kubeconfig.as_ref().and_then(|setting| Some(setting.file()?.0.path));
-        for path in files.chain(config).chain([Paths::program().to_owned()]) {
-            record.add_dirs(self.paths, &path);
-        }
-        if let Some(kubeconfig) = plan.kubeconfig.as_ref().and_then(KubeconfigSetting::written) {
-            record.kubeconfig = Some(kubeconfig.to_owned());
-        }
-        if let Some(addition) = plan.kubeconfig.as_ref().and_then(KubeconfigSetting::addition) {
-            record.addition = Some(addition.to_owned());
-        }
-        if let Some(kubelet) = &plan.kubelet {
-            let switch = kubelet.switch.clone();
-            let is_same = |known: KubeletRecord| known.confirmed && known.switch == switch;
-            let confirmed = !plan.socket_changes() && record.kubelet.is_some_and(is_same);
-            record.kubelet = Some(KubeletRecord { switch, confirmed, reverted: false });
-        }
-        record.write(self.paths)?;
-        Ok(record)
     }
 
     /// Points the kubelet at probeshim, and returns the checks of that change. From the first

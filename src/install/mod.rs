@@ -74,6 +74,12 @@ pub enum InstallError {
         /// The error.
         reason: String,
     },
+    /// The socket of the runtime is one of probeshim itself.
+    #[error(
+        "{0} is a socket of probeshim itself: it would call itself; name that of the runtime, such as \
+         --upstream unix:///run/containerd/containerd.sock"
+    )]
+    OwnSocket(String),
     /// systemd does not know the present files of the kubelet's unit, so the unit cannot be read.
     #[error("systemd has not read the changed files of {0} yet; run: systemctl daemon-reload")]
     StaleUnit(String),

@@ -9,9 +9,9 @@ use super::finding::Finding;
 use super::kubeconfig::{KubeconfigSetting, service_enforcement};
 use super::lock::InstallLock;
 use super::node::{NodeKubelet, reload_changed_unit};
-use super::paths::Paths;
+use super::paths::{InstalledUnit, Paths};
 use super::preflight::{bypass_finding, node_findings};
-use super::record::InstallRecord;
+use super::record::{InstallRecord, KubeletRecord};
 use super::socket_access::SocketAccess;
 use super::switch::{InstalledFile, KubeletSwitch};
 use super::systemctl::ServiceManager;
@@ -66,7 +66,10 @@ pub struct InstallPlan {
     /// The kubeconfig of that kubelet in the configuration file; `None` if it has none.
     pub(super) kubeconfig: Option<KubeconfigSetting>,
     /// Record of an earlier installation.
-    pub(super) record: Option<InstallRecord>,
+    pub(super) earlier: Option<InstallRecord>,
+    /// Record of this installation. Until the sockets are exchanged, the written one has the socket
+    /// of the earlier installation.
+    pub(super) record: InstallRecord,
     pub(super) confirm_within: Duration,
     findings: Vec<Finding>,
     /// Excludes changes by other processes until the plan is made; `None` in a dry run.
@@ -82,7 +85,7 @@ impl InstallPlan {
         manager: &dyn ServiceManager,
     ) -> Result<Self, InstallError> {
         let lock = if options.dry_run { None } else { Some(InstallLock::acquire(paths)?) };
-        let record = InstallRecord::read(paths)?;
+        let earlier = InstallRecord::read(paths)?;
         if options.kubelet && !options.dry_run {
             reload_changed_unit(manager)?;
         }
@@ -91,11 +94,12 @@ impl InstallPlan {
         } else {
             None
         };
-        let explicit_upstream = explicit_upstream(options.upstream, kubelet.as_ref(), record.as_ref())?;
+        let explicit_upstream = explicit_upstream(options.upstream, kubelet.as_ref(), earlier.as_ref())?;
         let settings = service_settings(paths, explicit_upstream.clone())?.shim;
         let upstream = settings.relay.upstream;
         let listen = listen_for(&upstream);
-        if let Some(record) = record.as_ref().filter(|_| !options.kubelet) {
+        check_upstream(&upstream, &listen, earlier.as_ref())?;
+        if let Some(record) = earlier.as_ref().filter(|_| !options.kubelet) {
             check_socket(paths, record, &listen)?;
         }
         let mut findings = node_findings(paths, manager, &upstream, &listen).await;
@@ -107,25 +111,55 @@ impl InstallPlan {
         let kubeconfig =
             kubelet.as_ref().and_then(|kubelet| KubeconfigSetting::find(kubelet, paths, enforcement));
         findings.extend(kubeconfig.as_ref().map(KubeconfigSetting::finding));
-        let program_changes = program_changes(&program, paths, record.as_ref())?;
-        Ok(Self {
+        let program_changes = program_changes(&program, paths, earlier.as_ref())?;
+        let plan = Self {
             program,
             program_changes,
             explicit_upstream,
             access: SocketAccess::of_socket(paths, &upstream).unwrap_or(SocketAccess::ROOT).with_names(paths),
             upstream,
-            listen,
             admin: settings.admin,
             operating_mode: settings.operating_mode,
             exec_mode: settings.policies.exec.direct.mode,
             drain_timeout: settings.relay.drain_timeout,
             kubelet,
             kubeconfig,
-            record,
+            record: earlier.clone().unwrap_or_else(|| InstallRecord::new(&listen)),
+            earlier,
+            listen,
             confirm_within: options.confirm_within,
             findings,
             _lock: lock,
-        })
+        };
+        Ok(plan.with_record(paths))
+    }
+
+    /// Completes the record: it undoes what the installation is going to change.
+    fn with_record(mut self, paths: &Paths) -> Self {
+        let mut record = self.record.clone();
+        record.listen = self.listen.to_string();
+        record.upstream = self.explicit_upstream.as_ref().map(ToString::to_string);
+        record.owns_program |= !paths.at(Paths::program()).exists();
+        let units = InstalledUnit::ALL.map(Paths::unit).into_iter();
+        let files = units.chain(self.kubelet_files().into_iter().map(|file| file.path));
+        let config = self.kubeconfig.as_ref().and_then(|setting| Some(setting.file()?.0.path));
+        for path in files.chain(config).chain([Paths::program(), Paths::record()].map(Path::to_owned)) {
+            record.add_dirs(paths, &path);
+        }
+        if let Some(kubeconfig) = self.kubeconfig.as_ref().and_then(KubeconfigSetting::written) {
+            record.kubeconfig = Some(kubeconfig.to_owned());
+        }
+        if let Some(addition) = self.kubeconfig.as_ref().and_then(KubeconfigSetting::addition) {
+            record.addition = Some(addition.to_owned());
+        }
+        if let Some(kubelet) = &self.kubelet {
+            let switch = kubelet.switch.clone();
+            let is_same = |known: KubeletRecord| known.confirmed && known.switch == switch;
+            let confirmed = !self.socket_changes() && record.kubelet.is_some_and(is_same);
+            record.kubelet = Some(KubeletRecord { switch, confirmed, reverted: false });
+        }
+        self.record = record;
+        self
     }
 
     /// Returns the results of all checks.
@@ -142,13 +176,13 @@ impl InstallPlan {
 
     /// Returns the change of the kubelet: the planned one, or that of an earlier installation.
     pub(super) fn switch(&self) -> Option<&KubeletSwitch> {
-        let earlier = || Some(&self.record.as_ref()?.kubelet.as_ref()?.switch);
+        let earlier = || Some(&self.earlier.as_ref()?.kubelet.as_ref()?.switch);
         self.kubelet.as_ref().map(|kubelet| &kubelet.switch).or_else(earlier)
     }
 
     /// Returns whether probeshim gets another socket than that of an earlier installation.
     pub(super) fn socket_changes(&self) -> bool {
-        self.record.as_ref().is_some_and(|record| record.listen != self.listen.to_string())
+        self.earlier.as_ref().is_some_and(|record| record.listen != self.listen.to_string())
     }
 
     /// Returns the settings of the units.
@@ -162,6 +196,7 @@ impl InstallPlan {
             drain_timeout: self.drain_timeout,
             kubelet: self.switch(),
             confirm_within: self.confirm_within,
+            record: &self.record,
         }
     }
 
@@ -207,6 +242,20 @@ fn check_socket(paths: &Paths, record: &InstallRecord, listen: &SocketPath) -> R
     Err(InstallError::KubeletUsesSocket { now: record.listen.clone(), planned: listen.to_string() })
 }
 
+/// Fails if the socket of the runtime is one of probeshim itself: that for this runtime, or that of
+/// an earlier installation.
+pub(super) fn check_upstream(
+    upstream: &SocketPath,
+    listen: &SocketPath,
+    record: Option<&InstallRecord>,
+) -> Result<(), InstallError> {
+    let recorded = record.and_then(|record| SocketPath::parse(&record.listen).ok());
+    if upstream.is_same_as(listen) || recorded.is_some_and(|recorded| upstream.is_same_as(&recorded)) {
+        return Err(InstallError::OwnSocket(upstream.to_string()));
+    }
+    Ok(())
+}
+
 /// Returns the socket of the runtime that the unit passes to probeshim: that of the flag, of the
 /// kubelet, or of an earlier installation.
 pub(super) fn explicit_upstream(
@@ -218,7 +267,11 @@ pub(super) fn explicit_upstream(
         return Ok(flag);
     }
     let recorded = record.and_then(|record| record.upstream.as_deref());
-    let is_ours = |endpoint: &str| record.is_some_and(|record| record.listen == endpoint);
+    let socket = |text: &str| SocketPath::parse(text).ok();
+    let listen = record.and_then(|record| socket(&record.listen));
+    let is_ours = |endpoint: &str| {
+        listen.as_ref().zip(socket(endpoint)).is_some_and(|(listen, endpoint)| listen.is_same_as(&endpoint))
+    };
     let of_kubelet = kubelet.map(|kubelet| &*kubelet.config.endpoint).filter(|endpoint| !is_ours(endpoint));
     let Some(endpoint) = of_kubelet.or(recorded) else { return Ok(None) };
     SocketPath::parse(endpoint)

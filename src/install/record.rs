@@ -1,4 +1,5 @@
-//! The record of an installation: what undoes it. The record is written before each change.
+//! The record of an installation: what undoes it. The record is written before each change. The
+//! unit of the service has a copy, from which a lost record is rebuilt.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,13 +7,16 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::files::{create_dirs, remove_file, write_file};
-use super::paths::Paths;
+use super::paths::{InstalledUnit, Paths};
 use super::switch::KubeletSwitch;
 use crate::regular_file::{MAX_SMALL_FILE_BYTES, read_to_string};
 use crate::socket::SocketPath;
 
 /// Version of the format.
 const FORMAT: u32 = 1;
+
+/// Directive of the service's unit with the copy of the record, in a section that systemd ignores.
+const COPY: &str = "Record=";
 
 /// The record of an installation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +40,9 @@ pub(super) struct InstallRecord {
     pub(super) addition: Option<String>,
     /// The change of the kubelet, if it was switched.
     pub(super) kubelet: Option<KubeletRecord>,
+    /// Whether the record was lost, and this one was rebuilt from the unit of the service.
+    #[serde(skip)]
+    pub(super) is_rebuilt: bool,
 }
 
 /// The record of the change of a kubelet.
@@ -72,16 +79,17 @@ impl InstallRecord {
             kubeconfig: None,
             addition: None,
             kubelet: None,
+            is_rebuilt: false,
         }
     }
 
-    /// Reads the record. Returns `None` if there is none.
+    /// Reads the record, or rebuilds it if it is lost. Returns `None` if nothing is installed.
     pub(super) fn read(paths: &Paths) -> Result<Option<Self>, RecordError> {
         let failed =
             |reason: String| RecordError { action: "read", path: Paths::record().to_owned(), reason };
         let text = match read_to_string(&paths.at(Paths::record()), MAX_SMALL_FILE_BYTES) {
             Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::rebuild(paths)),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 return Err(failed(format!("{error}; run this command as root")));
             }
@@ -94,18 +102,43 @@ impl InstallRecord {
         Ok(Some(record))
     }
 
-    /// Writes the record. A missing directory is created with access for its owner only, and is in
-    /// the record then.
-    pub(super) fn write(&mut self, paths: &Paths) -> Result<(), RecordError> {
+    /// Rebuilds a lost record from the copy in the unit of the service. Returns `None` if the unit
+    /// or the copy is missing, or the copy has another format.
+    fn rebuild(paths: &Paths) -> Option<Self> {
+        let unit = paths.at(Paths::unit(InstalledUnit::Service));
+        let text = read_to_string(&unit, MAX_SMALL_FILE_BYTES).ok()?;
+        let copy = text.lines().find_map(|line| line.strip_prefix(COPY))?;
+        let mut record: Self = serde_json::from_str(copy).ok()?;
+        if record.format != FORMAT {
+            return None;
+        }
+        if let Some(kubelet) = &mut record.kubelet {
+            // A confirmation disables the timer.
+            let timer = Paths::enabled_unit(InstalledUnit::Revert);
+            kubelet.confirmed = timer.is_some_and(|timer| paths.at(timer).symlink_metadata().is_err());
+        }
+        record.is_rebuilt = true;
+        Some(record)
+    }
+
+    /// Returns the section of the service's unit with a copy of the record. The copy has what stays
+    /// the same after the installation.
+    pub(super) fn unit_section(&self) -> String {
+        let mut copy = self.clone();
+        if let Some(kubelet) = &mut copy.kubelet {
+            (kubelet.confirmed, kubelet.reverted) = (false, false);
+        }
+        let copy = serde_json::to_string(&copy).unwrap_or_default();
+        format!("[X-Probeshim]\n{COPY}{copy}\n")
+    }
+
+    /// Writes the record. A missing directory is created with access for its owner only.
+    pub(super) fn write(&self, paths: &Paths) -> Result<(), RecordError> {
         let failed =
             |reason: String| RecordError { action: "write", path: Paths::record().to_owned(), reason };
-        let state = Paths::state();
-        if !paths.at(state).exists() && !self.created_dirs.iter().any(|dir| dir == state) {
-            self.created_dirs.push(state.to_owned());
-        }
         let mut text = serde_json::to_string_pretty(self).map_err(|error| failed(error.to_string()))?;
         text.push('\n');
-        let created = create_dirs(&paths.at(state), 0o700);
+        let created = create_dirs(&paths.at(Paths::state()), 0o700);
         let written = created.and_then(|()| write_file(&paths.at(Paths::record()), text.as_bytes(), 0o600));
         written.map_err(|error| failed(error.to_string()))
     }
@@ -165,7 +198,38 @@ mod tests {
         record.kubelet = Some(KubeletRecord { switch, confirmed: false, reverted: false });
         record.write(&paths).unwrap();
         assert_eq!(InstallRecord::read(&paths).unwrap().as_ref(), Some(&record));
-        assert_eq!(record.created_dirs, [Paths::state()]);
+    }
+
+    #[test]
+    fn a_lost_record_is_rebuilt_from_the_unit_of_the_service() {
+        let root = tempfile::tempdir().unwrap();
+        let paths = Paths::below(root.path());
+        let unit = paths.at(Paths::unit(InstalledUnit::Service));
+        std::fs::create_dir_all(unit.parent().unwrap()).unwrap();
+        let mut record = record();
+        record.upstream = Some("unix:///run/containerd/containerd.sock".into());
+        let switch =
+            KubeletSwitch::ExtraArgs { unit: "kubelet.service".into(), previous: "-v=\"2\n%h".into() };
+        record.kubelet = Some(KubeletRecord { switch, confirmed: true, reverted: false });
+        std::fs::write(&unit, format!("[Service]\nExecStart=/a\n\n{}", record.unit_section())).unwrap();
+        let rebuilt = InstallRecord { is_rebuilt: true, ..record.clone() };
+        assert_eq!(InstallRecord::read(&paths).unwrap(), Some(rebuilt));
+        // The timer of a change that is not confirmed is enabled.
+        let timer = paths.at(Paths::enabled_unit(InstalledUnit::Revert).unwrap());
+        std::fs::create_dir_all(timer.parent().unwrap()).unwrap();
+        std::os::unix::fs::symlink("/etc/systemd/system/probeshim-revert.timer", timer).unwrap();
+        let rebuilt = InstallRecord::read(&paths).unwrap().unwrap();
+        assert!(!rebuilt.kubelet.unwrap().confirmed);
+        // A record that is there is used.
+        record.write(&paths).unwrap();
+        assert_eq!(InstallRecord::read(&paths).unwrap(), Some(record.clone()));
+        // A unit of another origin has no copy, and a copy of another format is not used.
+        std::fs::remove_file(paths.at(Paths::record())).unwrap();
+        record.format = 7;
+        for text in ["[Service]\nExecStart=/a\n", &*record.unit_section(), "Record={\n"] {
+            std::fs::write(&unit, text).unwrap();
+            assert_eq!(InstallRecord::read(&paths).unwrap(), None);
+        }
     }
 
     #[test]

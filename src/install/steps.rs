@@ -154,7 +154,7 @@ impl InstallPlan {
     /// started before the change, unless the change is made and confirmed already.
     pub(super) fn switch_steps(&self, paths: &Paths) -> Vec<Step> {
         let Some(kubelet) = &self.kubelet else { return Vec::new() };
-        let recorded = self.record.as_ref().and_then(|record| record.kubelet.as_ref());
+        let recorded = self.earlier.as_ref().and_then(|record| record.kubelet.as_ref());
         let confirmed = recorded.is_some_and(|known| known.confirmed && known.switch == kubelet.switch);
         let files = self.kubelet_files();
         // The command line of k3s does not show the endpoint, but k3s was restarted before the

@@ -115,6 +115,13 @@ impl TestNode {
         line.contains("unix:///run/probeshim/probeshim.sock")
     }
 
+    fn lose_record_and_units(&self) {
+        fs::remove_dir_all(self.paths.at(Paths::state())).unwrap();
+        for unit in InstalledUnit::ALL {
+            fs::remove_file(self.paths.at(Paths::unit(unit))).unwrap();
+        }
+    }
+
     fn drop_in(&self) -> PathBuf {
         self.paths.at(Paths::kubelet_drop_in("kubelet.service"))
     }
@@ -181,12 +188,84 @@ async fn an_uninstallation_that_was_interrupted_anywhere_can_be_repeated_or_foll
 }
 
 #[tokio::test]
-async fn an_uninstallation_without_a_record_points_the_kubelet_back() {
+async fn an_uninstallation_whose_record_is_lost_leaves_the_tree_as_it_was() {
     let node = TestNode::new();
+    let before = node.tree();
     node.install().await.unwrap();
     fs::remove_file(node.paths.at(Paths::record())).unwrap();
     node.uninstall().await.unwrap();
+    assert_eq!(node.tree(), before);
+    // The state directory is lost too.
+    node.install().await.unwrap();
+    fs::remove_dir_all(node.paths.at(Paths::state())).unwrap();
+    node.uninstall().await.unwrap();
+    assert_eq!(node.tree(), before);
+}
+
+#[tokio::test]
+async fn an_uninstallation_without_record_and_units_points_the_kubelet_back() {
+    let node = TestNode::new();
+    node.install().await.unwrap();
+    node.lose_record_and_units();
+    assert!(is_installed(&node.paths));
+    node.uninstall().await.unwrap();
     assert!(!node.kubelet_uses_probeshim());
+}
+
+#[tokio::test]
+async fn an_installation_whose_record_is_lost_keeps_the_runtime_and_writes_the_record_again() {
+    let node = TestNode::new();
+    node.install().await.unwrap();
+    confirm(&node.paths, &node.manager).unwrap();
+    let installed = node.tree();
+    fs::remove_dir_all(node.paths.at(Paths::state())).unwrap();
+    assert_eq!(switch_state(&node.paths).unwrap(), Some(Confirmation::Confirmed));
+    assert!(node.kubelet_uses_probeshim());
+    node.install().await.unwrap();
+    assert_eq!(node.tree(), installed);
+}
+
+#[tokio::test]
+async fn an_upstream_that_is_a_socket_of_probeshim_is_refused() {
+    let node = TestNode::new();
+    let before = node.tree();
+    for upstream in ["/run/probeshim/probeshim.sock", "/run/probeshim/run/crio/crio.sock"] {
+        let upstream = SocketPath::parse(upstream).unwrap();
+        let plan = node.plan_with(|options| options.upstream = Some(upstream.clone())).await;
+        let error = plan.unwrap_err().to_string();
+        assert!(error.starts_with(&format!("{upstream} is a socket of probeshim itself")), "{error}");
+    }
+    assert_eq!(node.tree(), before);
+    // The kubelet uses a socket of probeshim, and nothing else of the installation is left.
+    node.install().await.unwrap();
+    node.lose_record_and_units();
+    let error = node.plan().await.unwrap_err().to_string();
+    assert!(error.starts_with("unix:///run/probeshim/probeshim.sock is a socket of probeshim"), "{error}");
+    let findings = diagnose(&node.paths, &node.manager).await.unwrap();
+    let failed: Vec<&str> = findings
+        .iter()
+        .filter(|finding| finding.state == FindingState::Failed)
+        .map(|finding| &*finding.check)
+        .collect();
+    assert!(failed.contains(&"configuration") && failed.contains(&"installation"), "{findings:?}");
+}
+
+#[tokio::test]
+async fn the_diagnosis_of_an_installation_whose_record_is_lost_examines_its_units() {
+    let node = TestNode::new();
+    node.install().await.unwrap();
+    fs::remove_file(node.paths.at(Paths::record())).unwrap();
+    let findings = diagnose(&node.paths, &node.manager).await.unwrap();
+    let detail = |check: &str| {
+        let found = findings.iter().find(|finding| finding.check == check);
+        &*found.unwrap_or_else(|| panic!("{check}: {findings:?}")).detail
+    };
+    assert_eq!(
+        detail("record"),
+        "/var/lib/probeshim/install.json is lost; the unit of the service has a copy"
+    );
+    assert_eq!(detail("units"), "as this program writes them");
+    assert!(detail("kubelet endpoint").starts_with("the change is not confirmed"));
 }
 
 #[tokio::test]
@@ -196,6 +275,7 @@ async fn an_uninstallation_does_not_start_a_kubelet_that_was_stopped() {
     node.manager.kubelet_state.set("inactive");
     node.uninstall().await.unwrap();
     assert_eq!(node.manager.kubelet_state.get(), "inactive");
+    node.manager.start_kubelet();
     // One that has failed may have failed because of probeshim.
     node.install().await.unwrap();
     node.manager.kubelet_state.set("failed");

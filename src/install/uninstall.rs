@@ -38,12 +38,16 @@ pub struct Uninstaller<'a> {
 /// Returns whether anything of an installation is on the node.
 #[must_use]
 pub fn is_installed(paths: &Paths) -> bool {
-    let units = InstalledUnit::ALL.map(Paths::unit);
-    let switches = kubelet_files(None);
+    !installed_files(paths).is_empty() || is_empty_dir(&paths.at(Paths::state()))
+}
+
+/// Returns the files of an installation that are on the node, without the program.
+pub(super) fn installed_files(paths: &Paths) -> Vec<PathBuf> {
+    let units = InstalledUnit::ALL.map(Paths::unit).into_iter();
     // An installation can be interrupted while it writes its record.
     let records = [Paths::record().to_owned(), temporary(Paths::record())];
-    let mut files = units.iter().chain(&switches).chain(&records);
-    files.any(|path| paths.at(path).exists()) || is_empty_dir(&paths.at(Paths::state()))
+    let files = units.chain(kubelet_files(None)).chain(records);
+    files.filter(|path| paths.at(path).exists()).collect()
 }
 
 fn is_empty_dir(path: &Path) -> bool {

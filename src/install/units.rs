@@ -6,6 +6,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::bypass::{bypass, program};
 use super::paths::{InstalledUnit, Paths};
+use super::record::InstallRecord;
 use super::socket_access::SocketAccess;
 use super::switch::{InstalledFile, KubeletSwitch};
 use crate::config::OperatingMode;
@@ -53,6 +54,8 @@ pub(super) struct UnitSettings<'a> {
     pub(super) kubelet: Option<&'a KubeletSwitch>,
     /// Time after which an unconfirmed change is reverted.
     pub(super) confirm_within: Duration,
+    /// Record of the installation.
+    pub(super) record: &'a InstallRecord,
 }
 
 /// Hardening that needs no mount namespace. Restarts and mounts of volumes work with it. With
@@ -145,7 +148,9 @@ impl UnitSettings<'_> {
             "[Unit]\nDescription=CRI proxy between the kubelet and the container runtime\n\
              After=containerd.service crio.service\nBefore={kubelet}\n{limit}\n\
              [Service]\n{process}Environment={UNIT_VARIABLE}={digest}\n{supervision}\n\
-             [Install]\nWantedBy=multi-user.target\n",
+             [Install]\nWantedBy=multi-user.target\n\n\
+             # The record of the installation. `probeshim` rebuilds a lost one from it.\n{record}",
+            record = self.record.unit_section(),
             kubelet = self.kubelet_unit(),
             limit = self.start_limit(),
             process = self.process(),
@@ -229,6 +234,7 @@ mod tests {
             drain_timeout: Duration::from_secs(30),
             kubelet,
             confirm_within: Duration::from_secs(60),
+            record: &InstallRecord::new(&listen),
         };
         settings.files()
     }
@@ -300,6 +306,7 @@ mod tests {
             drain_timeout: Duration::from_secs(30),
             kubelet: None,
             confirm_within: Duration::from_secs(60),
+            record: &InstallRecord::new(&listen),
         };
         let switch = KubeletSwitch::K3s { unit: "k3s.service".to_owned() };
         let supervised =

@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::fs::{self, File, TryLockError};
+use std::os::unix::fs::symlink;
 
 use crate::install::{InstalledUnit, Paths, ServiceManager, ServiceManagerError};
 
@@ -57,12 +58,26 @@ impl FakeManager {
     }
 
     /// Starts the kubelet with the drop-in as systemd knows it.
-    fn start_kubelet(&self) {
+    pub(super) fn start_kubelet(&self) {
         let path = self.paths.at("/proc/7/cmdline");
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         let flag = if self.knows_drop_in.get() { KUBELET_FLAG } else { "" };
         fs::write(path, format!("{KUBELET_LINE}{flag}")).unwrap();
         self.kubelet_state.set("active");
+    }
+
+    /// Writes or removes the link that enables a unit.
+    fn set_enabled(&self, unit: InstalledUnit, is_enabled: bool) {
+        let link = self.paths.at(Paths::enabled_unit(unit).unwrap());
+        let dir = link.parent().unwrap();
+        if is_enabled {
+            fs::create_dir_all(dir).unwrap();
+            let _ = symlink(format!("../{}", unit.name()), link);
+        } else {
+            let _ = fs::remove_file(&link);
+            // systemctl removes an empty directory too.
+            let _ = fs::remove_dir(dir);
+        }
     }
 
     /// Does what `probeshim-bypass.service` does.
@@ -116,7 +131,11 @@ impl FakeManager {
             ["daemon-reload"] => self.knows_drop_in.set(self.has_drop_in()),
             ["restart", "kubelet.service"] => self.start_kubelet(),
             ["restart", unit] if *unit == timer => self.has_timer.set(true),
-            ["disable", "--now", units @ ..] if units.contains(&timer) => self.has_timer.set(false),
+            ["enable", unit] if *unit == timer => self.set_enabled(InstalledUnit::Revert, true),
+            ["disable", "--now", units @ ..] if units.contains(&timer) => {
+                self.set_enabled(InstalledUnit::Revert, false);
+                self.has_timer.set(false);
+            }
             ["start", "probeshim-bypass.service"] => self.bypass(),
             _ => {}
         }
