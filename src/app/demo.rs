@@ -62,8 +62,13 @@ pub async fn demo(lasts: Duration, faults: PolicySettings) -> Result<u8, DemoErr
         (dir.socket("procrun.sock")?, dir.socket("probeshim.sock")?, dir.socket("admin.sock")?);
     let manifests = dir.path().join("pods.yaml");
     fs::write(&manifests, demo::PODS)?;
-    let documents =
-        ManifestSource::read(std::slice::from_ref(&manifests), false, false, SpecResolver::default());
+    let documents = ManifestSource::read(
+        std::slice::from_ref(&manifests),
+        false,
+        false,
+        SpecResolver::default(),
+        usize::MAX,
+    );
     let documents = documents.map_err(|problems| DemoError::Manifests(problems.join("; ")))?;
     let runtime = EmbeddedRuntime::start(dir.path().join("procrun"), &upstream)?;
     let http = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));

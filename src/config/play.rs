@@ -19,6 +19,9 @@ use crate::telemetry;
 /// Directory of the kubelet's pod logs.
 const LOGS: &str = "/var/log/pods";
 
+/// Default of `--max-pods`.
+const MAX_PODS: usize = 1000;
+
 /// Name of the socket of the runtime that `play` starts.
 const UPSTREAM: &str = "procrun.sock";
 
@@ -72,6 +75,11 @@ pub struct PlayFlags {
     /// containerLogMonitorInterval [default: 10s]
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub container_log_monitor_interval: Option<BoundedDuration<3>>,
+
+    /// Maximum number of pods of all manifests together, 1 to 10000; manifests with more are refused
+    /// [default: 1000]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = whole_number::<usize, 1, 10_000>)]
+    pub max_pods: Option<usize>,
 
     /// Remove pods of earlier runs with this --state-dir that no manifest names, which remain after
     /// a forced end. Without this flag they are only reported
@@ -154,7 +162,7 @@ impl PlaySettings {
     pub fn new(flags: PlayFlags, around: &Environment) -> Result<Self, Problems> {
         let log_rotation = flags.log_rotation();
         let PlayFlags { paths, ignore_unsupported, until, timeout, pod_logs, prune, mut common, .. } = flags;
-        let PlayFlags { quiet, command, runtime, .. } = flags;
+        let PlayFlags { quiet, command, runtime, max_pods, .. } = flags;
         let around = &around.of_instance(common.instance.instance.as_ref());
         let mut validator = Validator::default();
         if !common.manifests.is_empty() {
@@ -178,8 +186,13 @@ impl PlaySettings {
         // In the file, these fields are for `run`, where a kubelet restarts the containers that
         // were killed.
         (common.enforce, common.max_kills, common.manifests) = (enforce, most, Vec::new());
-        let documents =
-            ManifestSource::read(&paths, ignore_unsupported, common.redact_commands, file.specs());
+        let documents = ManifestSource::read(
+            &paths,
+            ignore_unsupported,
+            common.redact_commands,
+            file.specs(),
+            max_pods.unwrap_or(MAX_PODS),
+        );
         let documents = match documents {
             Ok(documents) if documents.is_empty() && !paths.iter().any(|path| path.is_dir()) => {
                 for path in &paths {

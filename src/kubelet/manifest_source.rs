@@ -28,17 +28,22 @@ pub struct ManifestSource {
     specs: SpecResolver,
     problems_reported: ProblemTracker,
     paths: BTreeSet<PathBuf>,
+    /// Maximum number of pods of all manifests together.
+    max_pods: usize,
+    /// Problem of manifests with more pods. They keep their previous pods.
+    excess: Option<String>,
 }
 
 impl ManifestSource {
     /// Reads files and directories. Fails with all problems in them. `ignore_unsupported`:
     /// unsupported fields are left out. `redact`: errors do not show values. `specs`: probes of
-    /// other sources.
+    /// other sources. `max_pods`: maximum number of pods of all manifests together.
     pub fn read(
         paths: &[PathBuf],
         ignore_unsupported: bool,
         redact: bool,
         specs: SpecResolver,
+        max_pods: usize,
     ) -> Result<Self, Vec<String>> {
         let files = Files::new(
             paths,
@@ -49,7 +54,9 @@ impl ManifestSource {
         let canonical =
             |path: &PathBuf| if is_stdin(path) { Some(path.clone()) } else { path.canonicalize().ok() };
         let paths = paths.iter().filter_map(canonical).collect();
-        let mut source = Self { files, pod_set, specs, problems_reported: ProblemTracker::default(), paths };
+        let excess = excess(&pod_set, max_pods);
+        let problems_reported = ProblemTracker::default();
+        let mut source = Self { files, pod_set, specs, problems_reported, paths, max_pods, excess };
         let problems = source.problems();
         if !problems.is_empty() {
             return Err(problems);
@@ -132,6 +139,10 @@ impl ManifestSource {
         if has_changed {
             let mut new = PodSet::new(self.files.documents());
             new.keep_earlier(&self.pod_set);
+            self.excess = excess(&new, self.max_pods);
+            if self.excess.is_some() {
+                return false;
+            }
             self.pod_set = Arc::new(new);
         }
         has_changed
@@ -152,8 +163,16 @@ impl ManifestSource {
     /// Returns the errors of files in the order of files and lines, and then the conflicts between
     /// documents.
     fn problems(&self) -> Vec<String> {
-        [self.files.problems(), self.pod_set.problems.clone()].concat()
+        let excess = self.excess.iter().cloned().collect();
+        [self.files.problems(), self.pod_set.problems.clone(), excess].concat()
     }
+}
+
+/// Returns the problem of manifests with more pods than the maximum.
+fn excess(pod_set: &PodSet, max_pods: usize) -> Option<String> {
+    let count = pod_set.count();
+    let maximum = format!("the manifests have {count} pods together, and the maximum is {max_pods}");
+    (count > max_pods).then(|| format!("{maximum}; --max-pods sets another"))
 }
 
 /// Publishes the pods of manifests as the manifests change.

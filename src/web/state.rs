@@ -30,18 +30,20 @@ impl PageState {
         let policies = &admin.state.policies;
         let mut faults: Vec<ActiveFault> =
             policies.faults.list().into_iter().map(ActiveFault::from).collect();
+        let mut pauses: Vec<Pause> = policies.pauses.list().into_iter().map(Pause::from).collect();
+        let mut exec_policies = ExecPolicies::new(policies);
         if !admin.shows_commands() {
-            // A rule can have the pattern of a command.
-            for fault in &mut faults {
-                fault.rule.clear();
-            }
+            // A rule can have the pattern of a command, and a selector the labels of pods.
+            faults.iter_mut().for_each(|fault| fault.rule.clear());
+            pauses.iter_mut().for_each(|pause| pause.selector.clear());
+            exec_policies.exec_match = None;
         }
         Self {
             version: build_info::full_version(),
             mode: admin.mode().name(),
             faults,
-            pauses: policies.pauses.list().into_iter().map(Pause::from).collect(),
-            exec_policies: ExecPolicies::new(policies),
+            pauses,
+            exec_policies,
             kills: admin.state.prober.as_ref().map(ProbeManager::kills).map(KillTotals::from),
             paused: admin.state.kubelet.get().is_some_and(Kubelet::is_paused),
         }

@@ -66,7 +66,7 @@ export function policies({ faults, pauses, execPolicies, paused, kills }) {
   const active = [
     ...faults.map((fault) => [element('b', null, 'Fault ', name(fault.name)), ' ', fault.rule ? element('code', null, name(fault.rule)) : '', ` · ${counted(fault.hits, 'call')} hit`, fault.expires ? ` · until ${time(fault.expires)}` : '',
       fault.calls.length > 0 ? [' · last ', element('a', { href: callAddress({}, fault.calls.at(-1)) }, fault.calls.at(-1))] : '']),
-    ...pauses.map((pause) => [element('b', null, 'Pause ', name(pause.name)), ' ', element('code', null, name(pause.selector)), ` · ${counted(pause.answered, 'probe')} answered · until ${time(pause.expires)}`]),
+    ...pauses.map((pause) => [element('b', null, 'Pause ', name(pause.name)), ' ', pause.selector ? element('code', null, name(pause.selector)) : '', ` · ${counted(pause.answered, 'probe')} answered · until ${time(pause.expires)}`]),
     paused ? ['The built-in kubelet is paused, because a kubelet uses the runtime.'] : null,
     execPolicies.queued > 0 ? [`${counted(execPolicies.queued, 'ExecSync')} waiting for a limit.`] : null,
     kills?.rateLimited ? ['The limit of --max-kills is reached: further kills are skipped.'] : null,
