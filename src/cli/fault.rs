@@ -15,7 +15,7 @@ use super::calls::subject;
 use super::table::{Cell, Column, Table};
 use crate::admin::api::{ActiveFault, ClearBody, FaultBody, FaultPlan, FaultsBody, PlannedHit};
 use crate::config::{BoundedDuration, Environment, read_faults};
-use crate::policy::FaultRule;
+use crate::policy::{FaultRule, MAX_COMMAND};
 use crate::terminal::format;
 use crate::terminal::screen::{Screen, print};
 use crate::terminal::{harmless_lines, harmless_name};
@@ -263,7 +263,14 @@ fn table(faults: &[ActiveFault], now: Timestamp, screen: Screen) -> String {
         [&fault.name, &ends(fault, now), &hits, &fault.source, &fault.rule].map(Cell::new).to_vec()
     };
     let rows: Vec<Vec<Cell>> = faults.iter().map(row).collect();
-    Table::new(columns, screen).render_wrapped(&rows, MIN_RULE_WIDTH)
+    let mut text = Table::new(columns, screen).render_wrapped(&rows, MIN_RULE_WIDTH);
+    for fault in faults.iter().filter(|fault| fault.long_commands > 0) {
+        let (calls, limit) = (format::counted(fault.long_commands, "call"), MAX_COMMAND >> 10);
+        let name = harmless_name(&fault.name);
+        let _ =
+            writeln!(text, "{name} left out {calls}: command= compares no command of more than {limit} KiB");
+    }
+    text
 }
 
 /// Returns the time until the end of a rule.

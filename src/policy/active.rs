@@ -50,6 +50,8 @@ struct HitCounts {
     /// Calls and occasions, by the hash of the container's names, which clients may choose freely.
     by_container: HashMap<u64, Counter>,
     hits: u64,
+    /// Calls whose command was too long for the rule's pattern.
+    long_commands: u64,
     /// Ids of the calls that were hit last.
     calls: VecDeque<u64>,
 }
@@ -115,6 +117,18 @@ impl ActiveRule {
     pub(super) fn hits(&self) -> (u64, Vec<u64>) {
         let counts = self.counts();
         (counts.hits, counts.calls.iter().copied().collect())
+    }
+
+    /// Counts a call whose command is too long for the rule's pattern, if it has one.
+    pub(super) fn count_long_command(&self) {
+        if self.rule.matches.command.is_some() {
+            self.counts().long_commands += 1;
+        }
+    }
+
+    /// Returns the number of calls whose command was too long for the rule's pattern.
+    pub(super) fn long_commands(&self) -> u64 {
+        self.counts().long_commands
     }
 
     fn counts(&self) -> MutexGuard<'_, HitCounts> {

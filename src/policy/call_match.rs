@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use regex::{Regex, RegexBuilder};
 use wildmatch::WildMatch;
 
+use super::command_pattern::CommandPattern;
 use crate::cri::Method;
 use crate::manifest::ProbeType;
 use crate::probe::Selector;
@@ -13,9 +13,6 @@ use crate::suggest::did_you_mean;
 
 /// Name of the client that selects the calls of probeshim itself.
 pub(super) const OWN_CLIENT: &str = "probeshim";
-
-/// Maximum size in bytes of a compiled regular expression.
-const MAX_REGEX_BYTES: usize = 1 << 20;
 
 /// Prefix of the key that selects a label.
 const LABEL: &str = "label.";
@@ -28,7 +25,7 @@ pub struct CallMatch {
     /// Pod and container of the call.
     pub(super) selector: Selector,
     /// Command of an ExecSync or Exec, with its arguments separated by spaces.
-    pub(super) command: Option<Regex>,
+    pub(super) command: Option<CommandPattern>,
     /// Name of the client's program.
     pub(super) client: Option<WildMatch>,
     /// Type of the probe that an ExecSync belongs to.
@@ -63,11 +60,7 @@ impl CallMatch {
             "namespace" => self.selector.namespace = Some(WildMatch::new(value)),
             "container" => self.selector.container = Some(WildMatch::new(value)),
             "image" => self.selector.image = Some(WildMatch::new(value)),
-            "command" => {
-                let regex = RegexBuilder::new(value).size_limit(MAX_REGEX_BYTES).build();
-                self.command =
-                    Some(regex.map_err(|error| format!("must be a regular expression: {}", cause(&error)))?);
-            }
+            "command" => self.command = Some(CommandPattern::new(value)?),
             "client" => self.client = Some(WildMatch::new(value)),
             "probe" => {
                 let probe = ProbeType::ALL.into_iter().find(|probe| probe.name() == value);
@@ -191,11 +184,4 @@ fn methods(text: &str) -> Result<Vec<Method>, String> {
         }
     }
     Ok(found)
-}
-
-/// Returns the last line of an error of a regular expression, which has its cause.
-fn cause(error: &regex::Error) -> String {
-    let text = error.to_string();
-    let line = text.lines().last().unwrap_or_default();
-    line.strip_prefix("error: ").unwrap_or(line).to_owned()
 }

@@ -1,8 +1,7 @@
 //! Decides on one call: finds what it is about, and applies the policies that select it, in the
 //! order from the client to the runtime: pauses, faults, coalescing, limits.
 
-use std::cell::LazyCell;
-use std::ops::Deref;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -10,14 +9,22 @@ use tokio::time::Instant;
 
 use super::active::ActiveRule;
 use super::admission::ExecPolicies;
+use super::command_match::CommandLine;
 use super::effects::AppliedAction;
 use super::index::RuleIndex;
 use super::metrics::FaultMetrics;
 use super::node_view::NodeView;
+use super::offload::offload;
 use super::pause::PAUSE;
 use super::target::{RequestNames, Target};
 use crate::cri::Method;
 use crate::relay::{CallInfo, Decision, Interception, Interceptor, MarkSet};
+
+/// Maximum size in bytes of a request that a thread of the relay reads.
+const MAX_MESSAGE_AT_ONCE: usize = 16 << 10;
+
+/// Number of rules that apply to a call before other calls have their turn.
+const RULES_AT_ONCE: usize = 256;
 
 /// The interceptor of a call that policies may affect.
 #[derive(Debug)]
@@ -45,7 +52,7 @@ impl Interceptor for PolicyInterceptor {
 
 impl PolicyInterceptor {
     async fn interception(self, request: Option<Bytes>, marks: &MarkSet) -> Interception {
-        let names = RequestNames::read(self.method, request.as_deref().unwrap_or_default());
+        let names = self.names(request.as_ref()).await;
         let needs_object =
             self.faults.is_some() || self.exec.as_ref().is_some_and(ExecPolicies::needs_object);
         let target = match &self.node {
@@ -61,9 +68,10 @@ impl PolicyInterceptor {
             return Interception::respond(response);
         }
         let faults = self.faults.as_ref();
-        let mut call = faults.map_or_else(Interception::default, |faults| {
-            self.faulty(faults, request.as_ref(), &target, marks)
-        });
+        let mut call = match faults {
+            Some(faults) => self.faulty(faults, request.as_ref(), &target, marks).await,
+            None => Interception::default(),
+        };
         let admission = self.exec.and_then(|exec| {
             let is_changed = call.request.is_some() || !call.after.is_empty() || !call.messages.is_empty();
             exec.admission(request, target, self.node, self.info, !is_changed)
@@ -72,20 +80,51 @@ impl PolicyInterceptor {
         call
     }
 
+    /// Reads the names in the request, a large one on another thread: it may have many thousands of
+    /// arguments.
+    async fn names(&self, request: Option<&Bytes>) -> RequestNames {
+        let Some(request) = request else { return RequestNames::default() };
+        let method = self.method;
+        if request.len() <= MAX_MESSAGE_AT_ONCE {
+            return RequestNames::read(method, request);
+        }
+        let request = request.clone();
+        offload(move || RequestNames::read(method, &request)).await
+    }
+
     /// Returns the effects of the rules that select the call.
-    fn faulty(
+    async fn faulty(
         &self,
         faults: &SelectedFaults,
         request: Option<&Bytes>,
         target: &Target,
         marks: &MarkSet,
     ) -> Interception {
-        let now = Instant::now();
         let mut call = Interception::default();
-        let key = LazyCell::new(|| target.counter_key());
-        let command_line = LazyCell::new(|| target.command_line());
-        for active in &*faults.index.selected(self.method, target) {
-            if !self.selects(active, target, &command_line) {
+        let rules = faults.index.selected(self.method, target);
+        let rules: Vec<_> = rules.iter().filter(|active| self.admits(active, target)).collect();
+
+        // The command is compared with each pattern once, whatever the number of rules is.
+        let mut patterns = HashMap::new();
+        patterns.extend(rules.iter().filter_map(|active| {
+            active.rule.matches.command.as_ref().map(|pattern| (pattern.id(), pattern.clone()))
+        }));
+        let mut matching = HashSet::new();
+        if !patterns.is_empty() {
+            let command = CommandLine::new(target.command());
+            if matches!(command, CommandLine::TooLong) {
+                rules.iter().for_each(|active| active.count_long_command());
+            }
+            matching
+                .extend(command.matching(patterns.into_values().collect()).await.iter().map(|it| it.id()));
+        }
+
+        let (key, now) = (target.counter_key(), Instant::now());
+        for (place, active) in rules.into_iter().enumerate() {
+            if place % RULES_AT_ONCE == RULES_AT_ONCE - 1 {
+                tokio::task::yield_now().await;
+            }
+            if active.rule.matches.command.as_ref().is_some_and(|pattern| !matching.contains(&pattern.id())) {
                 continue;
             }
             for (action, random) in active.occur(&key, Some(self.info.id), now) {
@@ -98,19 +137,11 @@ impl PolicyInterceptor {
         call
     }
 
-    /// Returns whether a rule whose selector admits the target selects the call.
-    fn selects(
-        &self,
-        active: &ActiveRule,
-        target: &Target,
-        command_line: &impl Deref<Target = Option<String>>,
-    ) -> bool {
+    /// Returns whether a rule whose selector admits the target selects the call, if its command
+    /// matches.
+    fn admits(&self, active: &ActiveRule, target: &Target) -> bool {
         let matches = &active.rule.matches;
         matches.admits(self.info.peer.as_deref())
-            && matches
-                .command
-                .as_ref()
-                .is_none_or(|regex| command_line.as_ref().is_some_and(|line| regex.is_match(line)))
             && matches.probe.is_none_or(|probe| {
                 self.node.as_ref().is_some_and(|node| node.is_probe(target, probe.into()))
             })

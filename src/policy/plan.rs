@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::active::Counter;
 use super::call_match::CallMatch;
+use super::command_match::CommandLine;
 use super::fault::FaultRule;
 use super::target::counter_key;
 use crate::cri::MethodName;
@@ -79,11 +80,11 @@ fn selects(matches: &CallMatch, planned: &PlannedCall<'_>, inventory: &Inventory
         // Requests of this method are not decoded for records.
         return None;
     }
-    if let Some(regex) = &matches.command {
+    if let Some(pattern) = &matches.command {
         match &call.exec {
-            Some(exec) if regex.is_match(&exec.command.join(" ")) => {}
             // The record has only the beginning of a long command.
             Some(exec) if exec.truncated => return None,
+            Some(exec) if CommandLine::new(Some(&exec.command)).matches(pattern) == Some(true) => {}
             _ => return Some(false),
         }
     }

@@ -69,6 +69,9 @@ pub struct FaultStatus {
     pub hits: u64,
     /// Ids of the calls that it has hit last, the oldest first.
     pub calls: Vec<u64>,
+    /// Number of calls that it would have selected with a matching command, and whose command has
+    /// more bytes than [`MAX_COMMAND`](super::MAX_COMMAND).
+    pub long_commands: u64,
 }
 
 impl FaultRules {
@@ -288,6 +291,7 @@ impl From<&ActiveRule> for FaultStatus {
             seed: active.seed,
             hits,
             calls,
+            long_commands: active.long_commands(),
         }
     }
 }

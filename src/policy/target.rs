@@ -137,9 +137,9 @@ impl Target {
         known.or_else(|| self.names.labels.as_ref()?.get(key).map(String::as_str))
     }
 
-    /// Returns the command with its arguments separated by spaces.
-    pub(super) fn command_line(&self) -> Option<String> {
-        self.names.command.as_ref().map(|command| command.join(" "))
+    /// Returns the command with its arguments.
+    pub(super) fn command(&self) -> Option<&[String]> {
+        self.names.command.as_deref()
     }
 
     /// Returns the command and the timeout of an `ExecSync`.
@@ -237,8 +237,9 @@ mod tests {
         };
         let exec = names("ExecSync", &exec);
         assert_eq!(exec.names(), [None; 4]);
-        assert_eq!((exec.object_id(), exec.command_line().as_deref()), (Some("c0"), Some("pg_isready -U")));
-        assert_eq!(exec.exec().map(|(_, timeout)| timeout), Some(5));
+        let command = ["pg_isready".to_owned(), "-U".to_owned()];
+        assert_eq!((exec.object_id(), exec.exec()), (Some("c0"), Some((&command[..], 5))));
+        assert_eq!(exec.command(), Some(&command[..]));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tokio::net::UnixListener;
-use tokio::task::{JoinError, JoinSet};
+use tokio::task::{JoinError, JoinSet, yield_now};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
@@ -41,6 +41,9 @@ pub(super) async fn serve(
         };
         summary.connections += 1;
         links.spawn(connection::run(summary.connections, client, shared.clone()));
+        // The connections that are ready have their turn before the next client is accepted. In a
+        // storm of clients, they would wait for thousands of new ones otherwise.
+        yield_now().await;
     }
     // From here on the kernel refuses clients, as it does for a runtime that is gone.
     drop(acceptor);

@@ -1,15 +1,17 @@
 //! The attacks, each on one connection.
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::Bytes;
 use fixtures::http2::wire::{
-    CONTINUATION, DATA, END_STREAM, HEADERS, PADDED, SETTINGS, WINDOW_UPDATE, frame, word,
+    CONTINUATION, DATA, END_STREAM, HEADERS, HELLO, PADDED, SETTINGS, WINDOW_UPDATE, frame, word,
 };
 use h2::client::SendRequest;
 use http::Request;
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::UnixStream;
 use tokio::time::{sleep, timeout};
 
@@ -32,11 +34,20 @@ const MIN_SENT: u64 = 100_000;
 /// Minimum number of bytes that the other end takes from an attack that it stops, or that is small.
 const MIN_SENT_IF_STOPPED: u64 = 2_000;
 
+/// Number of connections of a storm.
+const STORM: usize = 10_000;
+
+/// Time between two attempts to connect while the backlog of the socket is full.
+const KNOCK: Duration = Duration::from_micros(200);
+
 /// The figures by which an attack is judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Measure {
     /// Latencies of the second client, and memory.
     Latency,
+    /// The worst call of the second client, compared with the worst under the same attack on the
+    /// runtime itself. Each connection has its own memory.
+    WorstCall,
     /// Memory only: the runtime is stopped, so that no client gets an answer.
     MemoryWhileStopped,
 }
@@ -155,6 +166,16 @@ pub(crate) fn all() -> Vec<Attack> {
         }),
         attack("HPACK bomb, 16 MB a call", |socket| async move { bombs(&socket, 4_000).await }),
         attack("HPACK bomb, 250 KB a call", |socket| async move { bombs(&socket, 62).await }),
+        Attack {
+            measure: Measure::WorstCall,
+            ..attack("connections, 10000, silent", |socket| async move { storm(&socket, &[]).await })
+        },
+        Attack {
+            measure: Measure::WorstCall,
+            ..attack("connections, 10000, a call each", |socket| async move {
+                storm(&socket, &[HELLO, &frames::call(1, VERSION)].concat()).await
+            })
+        },
     ]
 }
 
@@ -168,6 +189,24 @@ async fn flood(socket: &Path, reading: Reading, mut next: impl FnMut() -> Vec<u8
     let mut flood = Flood::connect(socket, reading, None).await;
     flood.go_on(FLOOD, || batch(&mut next)).await;
     flood.sent
+}
+
+/// Opens [`STORM`] connections as fast as possible, sends the same bytes on each, holds them for
+/// [`HOLD`], and closes all at once. Returns a number of bytes for each connection at least.
+async fn storm(socket: &Path, bytes: &[u8]) -> u64 {
+    let mut connections = Vec::new();
+    while connections.len() < STORM {
+        match UnixStream::connect(socket).await {
+            Ok(mut connection) => {
+                connection.write_all(bytes).await.unwrap();
+                connections.push(connection);
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => sleep(KNOCK).await,
+            Err(error) => panic!("{} connections, then {error}", connections.len()),
+        }
+    }
+    sleep(HOLD).await;
+    (STORM * HELLO.len()) as u64
 }
 
 /// Opens `count` streams, ends none of them, and holds them for [`HOLD`].

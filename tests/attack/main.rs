@@ -17,6 +17,7 @@ mod flood;
 mod frames;
 mod judge;
 mod processes;
+mod rules;
 mod stub;
 mod victim;
 
@@ -24,12 +25,27 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use judge::Attacked;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// First argument of this program in the stub's process.
 const STUB_ARGUMENT: &str = "stub";
 
+/// Number of open files that each process may have.
+const OPEN_FILES: u64 = 200_000;
+
 /// Number of runs of each attack.
 const RUNS: usize = 3;
+
+/// Permits as many open files as possible, also in the processes that are started: each connection
+/// of a storm has several in the stub.
+fn raise_file_limit() {
+    let wanted = Rlimit { current: Some(OPEN_FILES), maximum: Some(OPEN_FILES) };
+    if setrlimit(Resource::Nofile, wanted).is_err() {
+        // Only root may exceed the maximum.
+        let limit = getrlimit(Resource::Nofile);
+        setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
+    }
+}
 
 fn main() -> ExitCode {
     let mut arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -37,24 +53,34 @@ fn main() -> ExitCode {
         stub::run(&PathBuf::from(&arguments[1]));
         return ExitCode::SUCCESS;
     }
+    raise_file_limit();
     let mut runs = RUNS;
     if let Some(at) = arguments.iter().position(|argument| argument == "--runs") {
         runs = arguments[at + 1].parse().expect("--runs takes a number");
         arguments.drain(at..at + 2);
     }
-    let attacks: Vec<_> = attacks::all()
-        .into_iter()
-        .filter(|attack| arguments.is_empty() || arguments.iter().any(|part| attack.name.contains(part)))
-        .collect();
-    assert!(!attacks.is_empty(), "no attack's name contains one of {arguments:?}");
-    judge::print_heading();
+    let is_wanted =
+        |name: &str| arguments.is_empty() || arguments.iter().any(|part| name.contains(part.as_str()));
+    let mut attacks = attacks::all();
+    attacks.retain(|attack| is_wanted(attack.name));
+    let mut rules = rules::all();
+    rules.retain(|attack| is_wanted(attack.name));
+    let count = attacks.len() + rules.len();
+    assert!(count > 0, "no attack's name contains one of {arguments:?}");
     let mut failures = Vec::new();
+    if !attacks.is_empty() {
+        judge::print_heading();
+    }
     for attack in &attacks {
         let measured: Vec<Attacked> = (0..runs).map(|_| Attacked::measure(attack)).collect();
         failures.extend(judge::judge(attack, &measured));
     }
+    for attack in &rules {
+        let measured: Vec<_> = (0..runs).map(|_| attack.measure()).collect();
+        failures.extend(rules::judge(attack, &measured));
+    }
     if failures.is_empty() {
-        println!("\nattacks: {} run, each within its limits", attacks.len());
+        println!("\nattacks: {count} run, each within its limits");
         return ExitCode::SUCCESS;
     }
     println!("\nLimits exceeded:");

@@ -28,12 +28,17 @@ pub(crate) struct Processes {
 
 impl Processes {
     pub(crate) fn start() -> Self {
+        Self::start_with("")
+    }
+
+    /// Starts both processes. probeshim has this configuration file.
+    pub(crate) fn start_with(config: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.arg(STUB_ARGUMENT).arg(at("stub.sock"));
         let stub = Served::start(&at("stub.sock"), command);
-        fs::write(at("config.yaml"), "").unwrap();
+        fs::write(at("config.yaml"), config).unwrap();
         let program = std::env::var_os("PROBESHIM").unwrap_or_else(|| env!("CARGO_BIN_EXE_probeshim").into());
         let mut command = Command::new(program);
         command

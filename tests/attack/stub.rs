@@ -13,6 +13,9 @@ use tokio::net::UnixStream;
 /// Method with a small answer.
 pub(crate) const VERSION: &str = "/runtime.v1.RuntimeService/Version";
 
+/// Method that runs a command. The stub runs none, and answers that it has exited with 0.
+pub(crate) const EXEC_SYNC: &str = "/runtime.v1.RuntimeService/ExecSync";
+
 /// Method whose answer is a list of some hundred containers.
 pub(crate) const LIST: &str = "/runtime.v1.RuntimeService/ListContainers";
 

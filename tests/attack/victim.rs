@@ -48,7 +48,7 @@ impl Victim {
             runtime.block_on(async {
                 let mut connection = connect(&socket).await;
                 for _ in 0..100 {
-                    call(&mut connection).await.unwrap();
+                    version(&mut connection).await.unwrap();
                 }
                 ready.send(()).unwrap();
                 measure(&mut connection, stopped).await
@@ -73,7 +73,7 @@ async fn measure(connection: &mut SendRequest<Bytes>, mut stopped: oneshot::Rece
     while stopped.try_recv().is_err() {
         ticks.tick().await;
         let start = Instant::now();
-        match timeout(CALL_TIMEOUT, call(connection)).await {
+        match timeout(CALL_TIMEOUT, version(connection)).await {
             Ok(Ok(())) => {}
             Ok(Err(_)) | Err(_) => failed += 1,
         }
@@ -83,21 +83,31 @@ async fn measure(connection: &mut SendRequest<Bytes>, mut stopped: oneshot::Rece
     Latencies { failed, p99: ms(latencies.value_at_quantile(0.99)), max: ms(latencies.max()) }
 }
 
-async fn connect(socket: &Path) -> SendRequest<Bytes> {
+/// Connects to a runtime.
+pub(crate) async fn connect(socket: &Path) -> SendRequest<Bytes> {
     let stream = UnixStream::connect(socket).await.unwrap();
     let (calls, connection) = h2::client::handshake(stream).await.unwrap();
     tokio::spawn(async move { drop(connection.await) });
     calls
 }
 
-async fn call(connection: &mut SendRequest<Bytes>) -> Result<(), h2::Error> {
-    let request = Request::post(format!("http://localhost{}", stub::VERSION))
+async fn version(connection: &mut SendRequest<Bytes>) -> Result<(), h2::Error> {
+    call(connection, stub::VERSION, Bytes::from_static(b"\0\0\0\0\0")).await
+}
+
+/// Makes a call with a message, which has its gRPC frame, and waits for its end.
+pub(crate) async fn call(
+    connection: &mut SendRequest<Bytes>,
+    method: &str,
+    message: Bytes,
+) -> Result<(), h2::Error> {
+    let request = Request::post(format!("http://localhost{method}"))
         .header("content-type", "application/grpc")
         .header("te", "trailers")
         .body(())
         .unwrap();
     let (response, mut body) = connection.send_request(request, false)?;
-    body.send_data(Bytes::from_static(b"\0\0\0\0\0"), true)?;
+    body.send_data(message, true)?;
     let mut answer = response.await?.into_body();
     while let Some(chunk) = answer.data().await {
         let length = chunk?.len();

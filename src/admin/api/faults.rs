@@ -56,6 +56,10 @@ pub struct ActiveFault {
     pub hits: u64,
     /// Ids of the calls that it has hit last, at most 100, the oldest first.
     pub calls: Vec<u64>,
+    /// Number of calls with a command of more than 4 KiB, which `command` of the rule does not
+    /// match.
+    #[serde(default)]
+    pub long_commands: u64,
 }
 
 /// The recorded calls that fault rules would have hit.
@@ -97,8 +101,8 @@ impl From<&FaultRule> for FaultBody {
 
 impl From<FaultStatus> for ActiveFault {
     fn from(active: FaultStatus) -> Self {
-        let FaultStatus { name, rule, source, expires, seed, hits, calls } = active;
+        let FaultStatus { name, rule, source, expires, seed, hits, calls, long_commands } = active;
         let (source, expires) = (source.name().to_owned(), expires.map(time));
-        Self { name, rule, source, expires, seed, hits, calls }
+        Self { name, rule, source, expires, seed, hits, calls, long_commands }
     }
 }

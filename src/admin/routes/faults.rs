@@ -7,6 +7,7 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::extract::rejection::JsonRejection;
 use axum::{Extension, Json};
+use tokio::sync::Semaphore;
 
 use super::{ApiContext, RequestError};
 use crate::admin::access;
@@ -16,6 +17,9 @@ use crate::admin::state::Admin;
 use crate::execsync::{CallRecord, ProbeMatch};
 use crate::history::{Filter, Selection};
 use crate::policy::{FaultRule, Plan, PlannedCall, RuleError, RuleSource, is_lifetime};
+
+/// Permits the rules of one request at a time to be parsed.
+static PARSER: Semaphore = Semaphore::const_new(1);
 
 type Body<T> = Result<Json<T>, JsonRejection>;
 
@@ -30,7 +34,7 @@ pub(super) async fn add(
     body: Body<FaultsBody>,
 ) -> Result<Json<Vec<ActiveFault>>, RequestError> {
     let Json(FaultsBody { rules }) = body.map_err(|error| RequestError::BadRequest(error.body_text()))?;
-    let rules = parsed(&admin, &rules)?;
+    let rules = parsed(&admin, rules).await?;
     if let Some(rule) = rules.iter().find(|rule| !rule.lifetime.is_some_and(is_lifetime)) {
         let reason = "needs a lifetime above 0s and up to 24h, such as --for 10m: each rule ends by itself";
         return Err(RequestError::BadRequest(format!("rule {:?} {reason}", rule.name)));
@@ -64,7 +68,7 @@ pub(super) async fn plan(
     body: Body<FaultsBody>,
 ) -> Result<Json<FaultPlan>, RequestError> {
     let Json(FaultsBody { rules }) = body.map_err(|error| RequestError::BadRequest(error.body_text()))?;
-    let rules = parsed(&admin, &rules)?;
+    let rules = parsed(&admin, rules).await?;
     if let Some(rule) = rules.iter().find(|rule| rule.refuses_connections()) {
         let reason = "refuses connections, which are not recorded: it has no plan";
         return Err(RequestError::BadRequest(format!("rule {:?} {reason}", rule.name)));
@@ -93,19 +97,27 @@ pub(super) async fn plan(
 }
 
 /// Parses rules. A rule without a name receives one that no active rule has.
-fn parsed(admin: &Admin, rules: &[FaultBody]) -> Result<Vec<FaultRule>, RequestError> {
+async fn parsed(admin: &Admin, rules: Vec<FaultBody>) -> Result<Vec<FaultRule>, RequestError> {
     let mut taken: HashSet<String> =
         admin.state.policies.faults.list().into_iter().map(|known| known.name).collect();
     taken.extend(rules.iter().filter_map(|rule| rule.name.clone()));
-    let mut new_names = (1..).map(|number| format!("fault-{number}")).filter(|name| !taken.contains(name));
-    let mut parsed = Vec::new();
-    for rule in rules {
-        let name = rule.name.clone().or_else(|| new_names.next());
-        let lifetime = rule.for_ms.map(Duration::from_millis);
-        let rule = FaultRule::parse(&name.unwrap_or_default(), &rule.rule, lifetime, rule.all);
-        parsed.push(rule.map_err(|error| invalid(&error))?);
+    // The patterns of commands take milliseconds each. Requests take turns, so that they have at
+    // most one core.
+    let _turn = PARSER.acquire().await;
+    let parsed = tokio::task::spawn_blocking(move || {
+        let mut new_names =
+            (1..).map(|number| format!("fault-{number}")).filter(|name| !taken.contains(name));
+        let parse = |rule: &FaultBody| {
+            let name = rule.name.clone().or_else(|| new_names.next());
+            let lifetime = rule.for_ms.map(Duration::from_millis);
+            FaultRule::parse(&name.unwrap_or_default(), &rule.rule, lifetime, rule.all)
+        };
+        rules.iter().map(parse).collect::<Result<Vec<_>, _>>()
+    });
+    match parsed.await {
+        Ok(parsed) => parsed.map_err(|error| invalid(&error)),
+        Err(error) => Err(RequestError::BadRequest(format!("the rules cannot be parsed: {error}"))),
     }
-    Ok(parsed)
 }
 
 fn active(admin: &Admin, is_wanted: impl Fn(&str) -> bool) -> Vec<ActiveFault> {

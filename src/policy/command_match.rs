@@ -1,0 +1,94 @@
+//! Compares the command of a call with the patterns of many rules.
+
+use super::command_pattern::{CommandPattern, MAX_COMMAND};
+use super::offload::offload;
+
+/// Maximum number of steps of automata that a thread of the relay takes for a call: a fraction of a
+/// millisecond. More are taken by another thread.
+const MAX_STEPS: usize = 128 << 10;
+
+/// The command of a call, with its arguments separated by spaces.
+#[derive(Debug)]
+pub(super) enum CommandLine {
+    /// The call has no command.
+    Absent,
+    /// The command is longer than [`MAX_COMMAND`], and matches no pattern.
+    TooLong,
+    /// The command.
+    Line(String),
+}
+
+impl CommandLine {
+    /// Joins a command and its arguments.
+    pub(super) fn new(command: Option<&[String]>) -> Self {
+        let Some(command) = command else { return Self::Absent };
+        let mut line = String::new();
+        for (place, argument) in command.iter().enumerate() {
+            let space = usize::from(place > 0);
+            if line.len() + space + argument.len() > MAX_COMMAND {
+                return Self::TooLong;
+            }
+            if space > 0 {
+                line.push(' ');
+            }
+            line.push_str(argument);
+        }
+        Self::Line(line)
+    }
+
+    /// Returns whether a pattern matches; `None` if the command is too long.
+    pub(super) fn matches(&self, pattern: &CommandPattern) -> Option<bool> {
+        match self {
+            Self::Absent => Some(false),
+            Self::TooLong => None,
+            Self::Line(line) => Some(pattern.is_match(line)),
+        }
+    }
+
+    /// Returns the patterns that match. Takes the steps of many patterns on another thread.
+    pub(super) async fn matching(self, patterns: Vec<CommandPattern>) -> Vec<CommandPattern> {
+        let Self::Line(line) = self else { return Vec::new() };
+        let steps = line.len() * patterns.len();
+        let matching = move || patterns.into_iter().filter(|pattern| pattern.is_match(&line)).collect();
+        if steps > MAX_STEPS { offload(matching).await } else { matching() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(arguments: &[&str]) -> CommandLine {
+        let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        CommandLine::new(Some(&arguments))
+    }
+
+    #[test]
+    fn arguments_are_separated_by_spaces() {
+        let is_line =
+            |command: &CommandLine, text: &str| matches!(command, CommandLine::Line(line) if line == text);
+        assert!(is_line(&line(&["cat", "", "/tmp/ok"]), "cat  /tmp/ok"));
+        assert!(is_line(&line(&["", "x"]), " x"));
+        assert!(is_line(&line(&[]), ""));
+    }
+
+    #[test]
+    fn a_command_beyond_the_limit_matches_no_pattern() {
+        let pattern = CommandPattern::new("a$").unwrap();
+        let longest = "a".repeat(MAX_COMMAND - 2);
+        assert_eq!(line(&["b", &longest]).matches(&pattern), Some(true));
+        assert_eq!(line(&["bb", &longest]).matches(&pattern), None);
+        assert_eq!(CommandLine::Absent.matches(&pattern), Some(false));
+    }
+
+    #[tokio::test]
+    async fn many_patterns_match_as_few_do() {
+        let patterns: Vec<CommandPattern> =
+            (0..100).map(|number| CommandPattern::new(&format!("a{number}$")).unwrap()).collect();
+        for length in [10, 4000] {
+            let command = line(&[&"a".repeat(length), "a7"]);
+            let matching = command.matching(patterns.clone()).await;
+            assert_eq!(matching.iter().map(ToString::to_string).collect::<Vec<_>>(), ["a7$"]);
+        }
+    }
+}
