@@ -34,8 +34,8 @@ const MIN_SENT: u64 = 100_000;
 /// Minimum number of bytes that the other end takes from an attack that it stops, or that is small.
 const MIN_SENT_IF_STOPPED: u64 = 2_000;
 
-/// Number of connections of a storm.
-const STORM: usize = 10_000;
+/// Maximum number of connections of a storm.
+const STORM: u64 = 10_000;
 
 /// Time between two attempts to connect while the backlog of the socket is full.
 const KNOCK: Duration = Duration::from_micros(200);
@@ -84,8 +84,11 @@ where
     Attack { min_sent: MIN_SENT_IF_STOPPED, ..attack(name, make) }
 }
 
-/// Returns every attack, in the order of the report's tables.
-pub(crate) fn all() -> Vec<Attack> {
+/// Returns every attack, in the order of the report's tables. `open_files` is the maximum number of
+/// a process.
+pub(crate) fn all(open_files: u64) -> Vec<Attack> {
+    // probeshim has two files for each connection, and some of its own.
+    let storm_size = STORM.min(open_files.saturating_sub(500) / 2);
     vec![
         attack("streams held, 10000", |socket| async move { hold_streams(&socket, 10_000).await }),
         attack("streams held, 100000", |socket| async move { hold_streams(&socket, 100_000).await }),
@@ -166,16 +169,8 @@ pub(crate) fn all() -> Vec<Attack> {
         }),
         attack("HPACK bomb, 16 MB a call", |socket| async move { bombs(&socket, 4_000).await }),
         attack("HPACK bomb, 250 KB a call", |socket| async move { bombs(&socket, 62).await }),
-        Attack {
-            measure: Measure::WorstCall,
-            ..attack("connections, 10000, silent", |socket| async move { storm(&socket, &[]).await })
-        },
-        Attack {
-            measure: Measure::WorstCall,
-            ..attack("connections, 10000, a call each", |socket| async move {
-                storm(&socket, &[HELLO, &frames::call(1, VERSION)].concat()).await
-            })
-        },
+        storm("connections, silent", storm_size, Vec::new()),
+        storm("connections, a call each", storm_size, [HELLO, &frames::call(1, VERSION)].concat()),
     ]
 }
 
@@ -191,22 +186,28 @@ async fn flood(socket: &Path, reading: Reading, mut next: impl FnMut() -> Vec<u8
     flood.sent
 }
 
-/// Opens [`STORM`] connections as fast as possible, sends the same bytes on each, holds them for
-/// [`HOLD`], and closes all at once. Returns a number of bytes for each connection at least.
-async fn storm(socket: &Path, bytes: &[u8]) -> u64 {
-    let mut connections = Vec::new();
-    while connections.len() < STORM {
-        match UnixStream::connect(socket).await {
-            Ok(mut connection) => {
-                connection.write_all(bytes).await.unwrap();
-                connections.push(connection);
+/// Returns an attack that opens `count` connections as fast as possible, sends the same bytes on
+/// each, holds them for [`HOLD`], and closes all at once.
+fn storm(name: &'static str, count: u64, bytes: Vec<u8>) -> Attack {
+    let make = move |socket: &Path| -> Running<'_> {
+        let (socket, bytes) = (socket.to_owned(), bytes.clone());
+        Box::pin(async move {
+            let mut connections = Vec::new();
+            while (connections.len() as u64) < count {
+                match UnixStream::connect(&socket).await {
+                    Ok(mut connection) => {
+                        connection.write_all(&bytes).await.unwrap();
+                        connections.push(connection);
+                    }
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => sleep(KNOCK).await,
+                    Err(error) => panic!("{} connections, then {error}", connections.len()),
+                }
             }
-            Err(error) if error.kind() == ErrorKind::WouldBlock => sleep(KNOCK).await,
-            Err(error) => panic!("{} connections, then {error}", connections.len()),
-        }
-    }
-    sleep(HOLD).await;
-    (STORM * HELLO.len()) as u64
+            sleep(HOLD).await;
+            count * bytes.len() as u64
+        })
+    };
+    Attack { name, measure: Measure::WorstCall, min_sent: 0, make: Box::new(make) }
 }
 
 /// Opens `count` streams, ends none of them, and holds them for [`HOLD`].

@@ -1,7 +1,7 @@
 //! Cost of one hostile client for the other clients: latency of a second client and memory of
 //! probeshim under each attack, compared with the same attack on the runtime itself.
 //!
-//! The runtime is a stub in its own process, with one thread per connection. Figures of different
+//! The runtime is a stub in its own process, with many threads. Figures of different
 //! runs of this program are not compared. Each attack is run three times, on probeshim and on the
 //! stub in turn, and the medians are judged.
 //!
@@ -30,21 +30,15 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// First argument of this program in the stub's process.
 const STUB_ARGUMENT: &str = "stub";
 
-/// Number of open files that each process may have.
-const OPEN_FILES: u64 = 200_000;
-
 /// Number of runs of each attack.
 const RUNS: usize = 3;
 
-/// Permits as many open files as possible, also in the processes that are started: each connection
-/// of a storm has several in the stub.
-fn raise_file_limit() {
-    let wanted = Rlimit { current: Some(OPEN_FILES), maximum: Some(OPEN_FILES) };
-    if setrlimit(Resource::Nofile, wanted).is_err() {
-        // Only root may exceed the maximum.
-        let limit = getrlimit(Resource::Nofile);
-        setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
-    }
+/// Permits as many open files as possible, also in the processes that are started. Returns the
+/// number.
+fn raise_file_limit() -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
+    limit.maximum.unwrap_or(u64::MAX)
 }
 
 fn main() -> ExitCode {
@@ -53,7 +47,7 @@ fn main() -> ExitCode {
         stub::run(&PathBuf::from(&arguments[1]));
         return ExitCode::SUCCESS;
     }
-    raise_file_limit();
+    let open_files = raise_file_limit();
     let mut runs = RUNS;
     if let Some(at) = arguments.iter().position(|argument| argument == "--runs") {
         runs = arguments[at + 1].parse().expect("--runs takes a number");
@@ -61,7 +55,7 @@ fn main() -> ExitCode {
     }
     let is_wanted =
         |name: &str| arguments.is_empty() || arguments.iter().any(|part| name.contains(part.as_str()));
-    let mut attacks = attacks::all();
+    let mut attacks = attacks::all(open_files);
     attacks.retain(|attack| is_wanted(attack.name));
     let mut rules = rules::all();
     rules.retain(|attack| is_wanted(attack.name));

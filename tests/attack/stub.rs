@@ -1,8 +1,7 @@
-//! The runtime of the attacks. It answers immediately and has a thread for each connection, so that
-//! no client waits for another.
+//! The runtime of the attacks. It answers immediately, and has more threads than there are clients
+//! with much work, so that no client waits for another.
 
 use std::path::Path;
-use std::thread;
 
 use bytes::Bytes;
 use h2::server::{Builder, SendResponse};
@@ -22,6 +21,9 @@ pub(crate) const LIST: &str = "/runtime.v1.RuntimeService/ListContainers";
 /// Method whose answer is a list of five thousand containers.
 pub(crate) const LARGE_LIST: &str = "/runtime.v1.RuntimeService/ListPodSandbox";
 
+/// Number of threads.
+const THREADS: usize = 16;
+
 /// Size of the answer to [`LIST`] in bytes.
 const LIST_BYTES: usize = 64 << 10;
 
@@ -33,15 +35,14 @@ pub(crate) fn run(socket: &Path) {
     let listener = std::os::unix::net::UnixListener::bind(socket).unwrap();
     let list = answer(LIST_BYTES);
     let large = answer(LARGE_LIST_BYTES);
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(THREADS).enable_all().build().unwrap();
     for stream in listener.incoming() {
         let stream = stream.unwrap();
         let (list, large) = (list.clone(), large.clone());
-        thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(async {
-                stream.set_nonblocking(true).unwrap();
-                serve(UnixStream::from_std(stream).unwrap(), &list, &large).await;
-            });
+        runtime.spawn(async move {
+            stream.set_nonblocking(true).unwrap();
+            serve(UnixStream::from_std(stream).unwrap(), &list, &large).await;
         });
     }
 }

@@ -85,7 +85,16 @@ fn a_kubelet_is_switched_and_reverted_in_each_way() {
     assert_eq!(text("healthz-removed"), "ok");
     assert_eq!(text("endpoint-removed"), RUNTIME);
     assert_eq!(text("units-after"), "");
-    assert_same_tree(&outcome);
+    assert_same_tree(&outcome, "tree-after");
+
+    // A lost record is rebuilt, and probeshim is never its own runtime.
+    shows("doctor-lost", "/var/lib/probeshim/install.json is lost; the unit of the service has a copy");
+    shows("install-own", "unix:///run/probeshim/probeshim.sock is a socket of probeshim itself");
+    shows("install-lost", "confirmed: the kubelet uses probeshim");
+    assert_eq!(text("endpoint-lost"), PROBESHIM);
+    shows("command-lost", &format!("--upstream {RUNTIME}"));
+    assert_eq!(text("endpoint-lost-removed"), RUNTIME);
+    assert_same_tree(&outcome, "tree-lost");
 
     // A service in another mode is restarted, since a successor would keep the mount namespace.
     shows("install-restart", "probeshim.service is restarted, because its unit has changed");
@@ -118,8 +127,8 @@ fn mounting_pod() -> Value {
 }
 
 /// Asserts that each file of the node is as it was before the installation.
-fn assert_same_tree(outcome: &Outcome) {
-    let (before, after) = (outcome.text("tree-before"), outcome.text("tree-after"));
+fn assert_same_tree(outcome: &Outcome, after: &str) {
+    let (before, after) = (outcome.text("tree-before"), outcome.text(after));
     let differing: Vec<&str> = before
         .lines()
         .filter(|line| !after.lines().any(|other| other == *line))

@@ -115,6 +115,19 @@ kubelet_endpoint >out/endpoint-removed
 tree >out/tree-after
 systemctl list-units --all --plain --no-legend 'probeshim*' >out/units-after
 
+echo "a lost record is rebuilt from the unit"
+record 0 install-fifth probeshim install --kubelet --yes --confirm 10m
+rm -r /var/lib/probeshim
+record 0 doctor-lost probeshim doctor
+record 1 install-own probeshim install --kubelet --upstream unix:///run/probeshim/probeshim.sock --yes
+record 0 install-lost probeshim install --kubelet --yes --confirm 10m
+kubelet_endpoint >out/endpoint-lost
+grep ^ExecStart= /etc/systemd/system/probeshim.service >out/command-lost
+rm /var/lib/probeshim/install.json
+record 0 uninstall-lost probeshim uninstall --yes --purge
+kubelet_endpoint >out/endpoint-lost-removed
+tree >out/tree-lost
+
 echo "mounts: units of run --enforce restart and of play have the mount namespace of the host"
 # in_host_namespace: returns whether the service has the mount namespace of the host.
 in_host_namespace() {

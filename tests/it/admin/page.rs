@@ -135,6 +135,8 @@ async fn commands_and_output_are_shown_only_with_http_pods() {
         let cmd = ["sh", "-c", "exit 3", "rule-s3cret"].map(str::to_owned).into();
         let exec = ExecSyncRequest { container_id: container, cmd, timeout: 2 }.encode_to_vec();
         let path = format!("{SERVICE}/ExecSync");
+        let pause = place.ask(&["pause", "label.tier=label-s3cret", "--for", "10m"]).await;
+        assert_eq!(pause.code, Some(0), "{pause:?}");
         let before = json_of(&get(&public_address(&shim).await, "/page/context").await)["updates"].clone();
         call(&shim, &[(&path, exec.clone()), (&path, exec)]).await;
         let http = public_address(&shim).await;
@@ -156,7 +158,7 @@ async fn commands_and_output_are_shown_only_with_http_pods() {
         answers.push(get(&http, "/page/events").await);
         answers.push(updates(&http, before.as_str().unwrap(), "state").await);
         assert_eq!(json_of(&answers[0])["showsCommands"], shows);
-        for secret in ["rule-s3cret", "output-s3cret"] {
+        for secret in ["rule-s3cret", "output-s3cret", "label-s3cret"] {
             assert_eq!(answers.iter().any(|answer| answer.contains(secret)), shows, "{secret}");
         }
         assert!(answers[2].contains("code 3"), "{}", answers[2]);

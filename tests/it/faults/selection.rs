@@ -52,6 +52,49 @@ async fn a_rule_for_a_command_affects_only_that_command() {
 }
 
 #[tokio::test]
+async fn a_command_of_more_than_4_kib_matches_no_pattern_and_is_counted() {
+    let rules = [
+        "ExecSync client=probeshim command=a: exit(1)",
+        "ExecSync client=other command=a: exit(1)",
+        "ExecSync client=probeshim at=after: exit(3)",
+    ];
+    let mut faulty = Faulty::with(&rules).await;
+    let exec = |command: Vec<String>| {
+        message(&v1::ExecSyncRequest { container_id: "c0".into(), cmd: command, timeout: 0 })
+    };
+    let exited = |exit_code| message(&v1::ExecSyncResponse { exit_code, ..Default::default() });
+    // The longest command, one that is longer by a byte, and one with more arguments than a rule
+    // reads on the relay's thread.
+    let longest = faulty.client.call(EXEC_SYNC, exec(vec!["a".repeat(4096)]));
+    assert_eq!(outcome(longest).await.0, exited(1));
+    for command in [vec!["a".repeat(4097)], vec!["a".to_owned(); 50_000]] {
+        let request = exec(command);
+        let response = faulty.client.call(EXEC_SYNC, request.clone());
+        faulty.answer(&request, exec_response(0)).await;
+        assert_eq!(answered(response).await, exited(3));
+    }
+    let listed = faulty.rules.list();
+    let counts: Vec<(u64, u64)> = listed.iter().map(|rule| (rule.hits, rule.long_commands)).collect();
+    assert_eq!(counts, [(1, 2), (0, 0), (3, 0)]);
+}
+
+#[tokio::test]
+async fn every_rule_among_hundreds_with_patterns_decides_by_its_own() {
+    // Together they take more steps than the relay's thread takes for a call.
+    let texts: Vec<String> =
+        (0..600).map(|number| format!("ExecSync client=probeshim command=x{number}$: delay(0s)")).collect();
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    let mut faulty = Faulty::with(&texts).await;
+    let cmd = vec!["a".repeat(4000), "x577".to_owned()];
+    let request = message(&v1::ExecSyncRequest { container_id: "c0".into(), cmd, timeout: 0 });
+    let response = faulty.client.call(EXEC_SYNC, request.clone());
+    faulty.answer(&request, exec_response(0)).await;
+    assert_eq!(answered(response).await, exec_response(0));
+    let hit = faulty.rules.list().into_iter().filter(|rule| rule.hits > 0).map(|rule| rule.name);
+    assert_eq!(hit.collect::<Vec<_>>(), ["rule-578"]);
+}
+
+#[tokio::test]
 async fn the_last_of_several_rules_for_a_call_applies_too() {
     let rules = [
         "ExecSync client=probeshim: set(request.timeout=5)",

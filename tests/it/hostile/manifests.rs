@@ -70,6 +70,32 @@ async fn hostile_manifests_are_refused_with_a_message() {
 }
 
 #[tokio::test]
+async fn manifests_with_more_pods_together_than_the_maximum_are_refused() {
+    let place = Place::new();
+    let deployments = |count: usize, replicas: usize| -> String {
+        let one = |number: usize| {
+            format!(
+                "{{kind: Deployment, apiVersion: apps/v1, metadata: {{name: d{number}}}, spec: {{replicas: {replicas}, \
+                 selector: {{matchLabels: {{a: b}}}}, template: {{metadata: {{labels: {{a: b}}}}, \
+                 spec: {{containers: [{{name: a, image: i}}]}}}}}}}}\n---\n"
+            )
+        };
+        (0..count).map(one).collect()
+    };
+    for (manifests, arguments, expected) in [
+        (deployments(1000, 1000), &[][..], "have 1000000 pods together, and the maximum is 1000"),
+        (deployments(2, 501), &[], "have 1002 pods together, and the maximum is 1000"),
+        (deployments(2, 2), &["--max-pods", "3"], "have 4 pods together, and the maximum is 3"),
+        (deployments(1, 1), &["--max-pods", "0"], "1 to 10000"),
+    ] {
+        let answer = played(&place, &manifests, arguments).await;
+        assert_eq!(answer.code, Some(2), "{expected}: {answer:?}");
+        assert!(answer.stderr.contains(expected), "{expected}: {}", answer.stderr);
+        assert!(!place.at("state").exists(), "{expected}: nothing was started");
+    }
+}
+
+#[tokio::test]
 async fn names_in_manifests_create_no_files_outside_their_directory() {
     let place = Place::new();
     let pod = |metadata: &str, container: &str, spec: &str, of_container: &str| {

@@ -2,7 +2,7 @@
 
 use rustix::process::Signal;
 
-use super::{POLITE, Watched, is_clean, played, pod, start, told};
+use super::{POLITE, Watched, is_clean, played, pod, start, start_with, told};
 use crate::admin::until_shown;
 use crate::procrun::Runtime;
 use crate::program::Place;
@@ -48,4 +48,24 @@ async fn play_does_not_start_with_ephemeral_containers_in_a_manifest() {
     assert!(answer.code == Some(2) && answer.stderr.contains(expected), "{answer:?}");
     assert!(!place.at("state").exists(), "nothing was started");
     runtime.end().await;
+}
+
+/// The manifests of the earlier pods stay in effect.
+#[tokio::test]
+async fn manifests_that_exceed_the_maximum_of_pods_while_play_runs_start_none() {
+    let place = Place::new();
+    let runtime = Runtime::start_at(&place.at("runtime.sock"));
+    let folder = Watched::new(&place);
+    folder.write("a.yaml", &pod("a", POLITE, "", ""));
+    let mut running = start_with(&place, &[folder.path(), "--max-pods", "2"]).await;
+    folder.write("b.yaml", &[pod("b", POLITE, "", ""), pod("c", POLITE, "", "")].concat());
+    told(&place, "InvalidSpec", "the manifests have 3 pods together, and the maximum is 2").await;
+    let pods = place.ask(&["pods", "-o", "json"]).await.json();
+    assert_eq!(pods.as_array().map(Vec::len), Some(1), "{pods}");
+    folder.write("b.yaml", &pod("b", POLITE, "", ""));
+    told(&place, "SpecResolved", "the manifests have 3 pods together").await;
+    until_shown(&place, &["pods"], |pods| (pods.as_array()?.len() == 2).then_some(())).await;
+    running.signal(Signal::TERM);
+    assert_eq!(running.ended().await, Some(143));
+    is_clean(&place, runtime).await;
 }
