@@ -159,6 +159,18 @@ mod tests {
     }
 
     #[test]
+    fn a_report_replaces_a_link_and_not_the_file_to_which_it_leads() {
+        let dir = tempfile::tempdir().unwrap();
+        let [path, other] = ["report.html", "other"].map(|name| dir.path().join(name));
+        std::fs::write(&other, "other").unwrap();
+        std::os::unix::fs::symlink(&other, &path).unwrap();
+        write(&path, "new").unwrap();
+        assert!(path.symlink_metadata().unwrap().is_file());
+        let texts = [&path, &other].map(|path| std::fs::read_to_string(path).unwrap());
+        assert_eq!(texts, ["new", "other"]);
+    }
+
+    #[test]
     fn a_report_is_not_written_over_a_directory() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("report.json");

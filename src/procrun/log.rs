@@ -1,9 +1,9 @@
 //! Log of a container, in the format of the CRI: time, stream, tag of a full or partial line, and
 //! the line.
 
-use std::fs::{self, File};
+use std::fs::{DirBuilder, File};
 use std::io::Write as _;
-use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, OpenOptionsExt as _};
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -225,9 +225,10 @@ fn open(path: &Path) -> Result<File, CriError> {
     Ok(file)
 }
 
-/// Creates a directory and its parents. The error names the directory that could not be created.
+/// Creates a directory and its parents, which only their owner may change, whatever the umask is.
+/// The error names the directory that could not be created.
 fn create_dirs(dir: &Path) -> Result<(), CriError> {
-    let Err(error) = fs::create_dir_all(dir) else { return Ok(()) };
+    let Err(error) = DirBuilder::new().recursive(true).mode(0o755).create(dir) else { return Ok(()) };
     // The topmost path that is no directory has caused the error.
     let above = dir.ancestors().filter(|above| !above.as_os_str().is_empty()).collect::<Vec<_>>();
     let blocked = above.into_iter().rev().find(|above| !above.is_dir()).unwrap_or(dir);

@@ -15,6 +15,7 @@ mod force_close;
 mod forward;
 mod inlet;
 mod outcome;
+mod overflow;
 mod session;
 // Public for its tests and its fuzz target only.
 #[doc(hidden)]
@@ -93,7 +94,7 @@ pub struct RelaySummary {
     pub aborted: usize,
 }
 
-/// A relay that runs on its own thread.
+/// A relay that runs on its own thread. The connections of a storm have a second one.
 #[derive(Debug)]
 pub struct Relay {
     ended: oneshot::Receiver<RelaySummary>,

@@ -10,6 +10,7 @@ use tracing::{error, info, warn};
 
 use super::call::CallRegistry;
 use super::connection::{self, ConnContext};
+use super::overflow::Placement;
 use super::refusals::Refusals;
 use super::{RelayConfig, RelaySummary};
 use crate::socket::Acceptor;
@@ -28,6 +29,7 @@ pub(super) async fn serve(
     let shared = ConnContext { upstream, tracker, refusals, drain: drain.clone(), cut: cut.clone() };
     let mut links = JoinSet::new();
     let mut acceptor = Acceptor::new(listener);
+    let mut placement = Placement::new();
     loop {
         let client = tokio::select! {
             biased;
@@ -40,9 +42,16 @@ pub(super) async fn serve(
             client = acceptor.accept() => client,
         };
         summary.connections += 1;
-        links.spawn(connection::run(summary.connections, client, shared.clone()));
-        // The connections that are ready have their turn before the next client is accepted. In a
-        // storm of clients, they would wait for thousands of new ones otherwise.
+        let (id, shared) = (summary.connections, shared.clone());
+        match placement.place(client) {
+            Ok((None, client)) => links.spawn(connection::run(id, client, shared)),
+            Ok((Some(thread), client)) => links.spawn_on(connection::run(id, client, shared), &thread),
+            Err(error) => {
+                error!(connection = id, %error, "cannot serve a connection");
+                continue;
+            }
+        };
+        // The connections that are ready have their turn before the next client is accepted.
         yield_now().await;
     }
     // From here on the kernel refuses clients, as it does for a runtime that is gone.

@@ -54,6 +54,8 @@ pub(crate) enum Measure {
 
 type Running<'a> = Pin<Box<dyn Future<Output = u64> + 'a>>;
 
+type MakeAttack = Box<dyn Fn(&Path) -> Running<'_> + Sync>;
+
 /// An attack on the socket of a runtime.
 pub(crate) struct Attack {
     pub(crate) name: &'static str,
@@ -61,7 +63,7 @@ pub(crate) struct Attack {
     /// Minimum number of bytes that the other end takes. With fewer, the attack did not happen.
     pub(crate) min_sent: u64,
     /// Runs the attack and returns the number of bytes that the other end has taken.
-    pub(crate) make: Box<dyn Fn(&Path) -> Running<'_> + Sync>,
+    pub(crate) make: MakeAttack,
 }
 
 fn attack<F>(name: &'static str, make: fn(std::path::PathBuf) -> F) -> Attack
@@ -189,7 +191,7 @@ async fn flood(socket: &Path, reading: Reading, mut next: impl FnMut() -> Vec<u8
 /// Returns an attack that opens `count` connections as fast as possible, sends the same bytes on
 /// each, holds them for [`HOLD`], and closes all at once.
 fn storm(name: &'static str, count: u64, bytes: Vec<u8>) -> Attack {
-    let make = move |socket: &Path| -> Running<'_> {
+    let make: MakeAttack = Box::new(move |socket| {
         let (socket, bytes) = (socket.to_owned(), bytes.clone());
         Box::pin(async move {
             let mut connections = Vec::new();
@@ -206,8 +208,8 @@ fn storm(name: &'static str, count: u64, bytes: Vec<u8>) -> Attack {
             sleep(HOLD).await;
             count * bytes.len() as u64
         })
-    };
-    Attack { name, measure: Measure::WorstCall, min_sent: 0, make: Box::new(make) }
+    });
+    Attack { name, measure: Measure::WorstCall, min_sent: 0, make }
 }
 
 /// Opens `count` streams, ends none of them, and holds them for [`HOLD`].

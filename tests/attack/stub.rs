@@ -1,13 +1,15 @@
-//! The runtime of the attacks. It answers immediately, and has more threads than there are clients
-//! with much work, so that no client waits for another.
+//! The runtime of the attacks. It answers immediately, and serves successive connections on
+//! different threads, so that no client waits for another.
 
 use std::path::Path;
+use std::thread;
 
 use bytes::Bytes;
 use h2::server::{Builder, SendResponse};
 use h2::{Reason, RecvStream};
 use http::{HeaderMap, HeaderValue, Request, Response};
 use tokio::net::UnixStream;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 /// Method with a small answer.
 pub(crate) const VERSION: &str = "/runtime.v1.RuntimeService/Version";
@@ -35,16 +37,27 @@ pub(crate) fn run(socket: &Path) {
     let listener = std::os::unix::net::UnixListener::bind(socket).unwrap();
     let list = answer(LIST_BYTES);
     let large = answer(LARGE_LIST_BYTES);
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(THREADS).enable_all().build().unwrap();
-    for stream in listener.incoming() {
-        let stream = stream.unwrap();
-        let (list, large) = (list.clone(), large.clone());
-        runtime.spawn(async move {
-            stream.set_nonblocking(true).unwrap();
-            serve(UnixStream::from_std(stream).unwrap(), &list, &large).await;
-        });
+    let threads: Vec<_> = (0..THREADS).map(|_| thread_of_connections(list.clone(), large.clone())).collect();
+    for (stream, thread) in listener.incoming().zip(threads.iter().cycle()) {
+        thread.send(stream.unwrap()).unwrap();
     }
+}
+
+/// Starts a thread that serves the connections it receives.
+fn thread_of_connections(list: Bytes, large: Bytes) -> UnboundedSender<std::os::unix::net::UnixStream> {
+    let (sender, mut streams) = unbounded_channel::<std::os::unix::net::UnixStream>();
+    thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            while let Some(stream) = streams.recv().await {
+                let (list, large) = (list.clone(), large.clone());
+                stream.set_nonblocking(true).unwrap();
+                let stream = UnixStream::from_std(stream).unwrap();
+                tokio::spawn(async move { serve(stream, &list, &large).await });
+            }
+        });
+    });
+    sender
 }
 
 /// Returns a gRPC message with `bytes` bytes.

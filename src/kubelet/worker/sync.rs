@@ -3,6 +3,8 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -237,8 +239,8 @@ impl PodWorker {
         let log_dir_created = if logs.is_empty() {
             Ok(())
         } else if authored.is_some() {
-            // A client may keep its logs in any directory.
-            std::fs::create_dir_all(&logs)
+            // A client may keep its logs in any directory. The umask may be any.
+            DirBuilder::new().recursive(true).mode(0o755).create(&logs)
         } else {
             make_log_directory(&self.context.node.logs, Path::new(&logs))
         };

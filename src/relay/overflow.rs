@@ -1,0 +1,123 @@
+//! A second thread for the connections of a storm. Thousands of clients that connect at once would
+//! delay the calls of clients that are connected already: each connection needs a fraction of a
+//! millisecond for its beginning and its end.
+
+use std::io;
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::setpriority_process;
+use tokio::net::UnixStream;
+use tokio::runtime::{Builder, Handle};
+use tokio::time::Instant;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::EVENT_INTERVAL;
+
+/// Number of connections that the relay's thread takes at once.
+const BURST: u32 = 64;
+
+/// Time after which the relay's thread takes one more.
+const REFILL: Duration = Duration::from_millis(15);
+
+/// Niceness of the second thread: the relay's thread goes first where both want the same core.
+const NICE: i32 = 5;
+
+/// Decides which thread serves a connection.
+#[derive(Debug)]
+pub(super) struct Placement {
+    /// Number of connections that the relay's thread takes now.
+    left: u32,
+    /// Time of the last refill.
+    refilled: Instant,
+    second: Option<SecondThread>,
+}
+
+/// The second thread. It ends when this is dropped.
+#[derive(Debug)]
+struct SecondThread {
+    runtime: Handle,
+    _end: DropGuard,
+}
+
+impl Placement {
+    pub(super) fn new() -> Self {
+        Self { left: BURST, refilled: Instant::now(), second: None }
+    }
+
+    /// Returns the thread that serves a connection, with the connection: `None` for the thread of
+    /// the relay, also if no second thread can be started.
+    pub(super) fn place(&mut self, client: UnixStream) -> io::Result<(Option<Handle>, UnixStream)> {
+        if self.is_for_relay(Instant::now()) {
+            return Ok((None, client));
+        }
+        let second = match self.second.take() {
+            Some(second) => second,
+            None => match SecondThread::start() {
+                Ok(second) => second,
+                Err(_) => return Ok((None, client)),
+            },
+        };
+        let runtime = self.second.insert(second).runtime.clone();
+        let client = client.into_std()?;
+        let _entered = runtime.enter();
+        Ok((Some(runtime.clone()), UnixStream::from_std(client)?))
+    }
+
+    /// Returns whether the relay's thread takes one more connection now.
+    fn is_for_relay(&mut self, now: Instant) -> bool {
+        let refills = now.duration_since(self.refilled).as_nanos() / REFILL.as_nanos();
+        if let Ok(refills @ 1..) = u32::try_from(refills) {
+            self.left = self.left.saturating_add(refills).min(BURST);
+            self.refilled = now;
+        }
+        let is_taken = self.left > 0;
+        self.left = self.left.saturating_sub(1);
+        is_taken
+    }
+}
+
+impl SecondThread {
+    fn start() -> io::Result<Self> {
+        let runtime = Builder::new_current_thread().enable_all().event_interval(EVENT_INTERVAL).build()?;
+        let (handle, end) = (runtime.handle().clone(), CancellationToken::new());
+        let ended = end.clone();
+        thread::Builder::new().name("relay-overflow".to_owned()).spawn(move || {
+            // On Linux, this is the niceness of one thread. Without the right, it stays as it is.
+            let _ = setpriority_process(None, NICE);
+            runtime.block_on(ended.cancelled());
+        })?;
+        Ok(Self { runtime: handle, _end: end.drop_guard() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn connections_beyond_a_burst_are_served_by_a_second_thread() {
+        let mut placement = Placement::new();
+        let mut place = || {
+            let (thread, _client) = placement.place(UnixStream::pair().unwrap().0).unwrap();
+            thread
+        };
+        let first: Vec<_> = (0..BURST).map(|_| place()).collect();
+        assert!(first.iter().all(Option::is_none));
+        // The time of the test may refill some.
+        let beyond: Vec<Handle> = (0..10 * BURST).filter_map(|_| place()).collect();
+        assert!(!beyond.is_empty());
+        let name = beyond[0].spawn(async { thread::current().name().map(str::to_owned) });
+        assert_eq!(name.await.unwrap().as_deref(), Some("relay-overflow"));
+        assert!(beyond.iter().all(|thread| thread.id() == beyond[0].id()), "there is one second thread");
+    }
+
+    #[test]
+    fn the_relay_takes_more_connections_after_a_while() {
+        let mut placement = Placement::new();
+        let begun = placement.refilled;
+        let mut taken = |at: Duration| (0..200).filter(|_| placement.is_for_relay(begun + at)).count();
+        let counts = [Duration::ZERO, REFILL / 2, 3 * REFILL, 1000 * REFILL].map(|at| taken(at));
+        assert_eq!(counts, [64, 0, 3, 64]);
+    }
+}
