@@ -1,6 +1,6 @@
 //! Limits the work of a connection on the relay's thread before other connections run.
 //!
-//! All connections share one thread, and each is one task, so that ready tasks take turns. A task
+//! Connections share a thread, and each is one task, so that ready tasks take turns. A task
 //! must therefore end its poll soon, however much work it has. Each part of a connection (reading
 //! and writing on both sides, and the calls) has its own turn in each poll, so that no part starves
 //! another.
