@@ -15,6 +15,7 @@
 pub mod packet;
 pub mod pidfd;
 pub mod protocol;
+pub mod text;
 
 mod child;
 mod helper;
