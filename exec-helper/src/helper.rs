@@ -17,6 +17,7 @@ use rustix::thread::CapabilitySet;
 use signal_hook::consts::SIGCHLD;
 
 use crate::child::{self, Child};
+use crate::command::is_executed_by;
 use crate::namespaces::OwnNamespaces;
 use crate::packet::{MAX_PACKET_BYTES, receive, send};
 use crate::protocol::{
@@ -24,7 +25,7 @@ use crate::protocol::{
     NotRecorded, NotStarted, Recorded, Snapshot, Watch, now,
 };
 use crate::sandbox;
-use crate::snapshot::{self, command_line, differences};
+use crate::snapshot::{self, differences};
 use crate::sys::{self, Forked, WaitStatus};
 use crate::watch::{RuntimeProgram, Traced, Watches};
 
@@ -247,7 +248,7 @@ impl Helper {
         };
         let watch = request.number;
         let raw = pid.as_raw_nonzero().get();
-        if command_line(raw).is_none_or(|executed| executed != request.argv) {
+        if !is_executed_by(raw, &request.argv) {
             if is_outside {
                 // The runtime executes a copy of itself before it enters the container.
                 sys::continue_traced(pid, 0);

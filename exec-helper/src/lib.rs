@@ -18,6 +18,7 @@ pub mod protocol;
 pub mod text;
 
 mod child;
+mod command;
 mod helper;
 mod namespaces;
 mod sandbox;

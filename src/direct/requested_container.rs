@@ -119,7 +119,7 @@ impl RequestedContainer {
                 Err(reason) => self.lock().forward(ForwardReason::Unsupported(reason)),
             },
             (Some(Err(failed)), _) => failure(&failed.reason),
-            _ => failure("the process of the runtime was not seen"),
+            _ => failure("no process of the runtime was recorded for the command"),
         }
         self.recording.store(false, Ordering::Relaxed);
     }
