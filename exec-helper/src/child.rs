@@ -136,7 +136,8 @@ impl Child<'_> {
             install_filters(attributes)?;
         }
         become_user(attributes, self.known_capabilities)?;
-        // The kernel resets both when a process changes its user.
+        // The kernel resets both when a process changes its user. The command keeps the first,
+        // unless it changes its privileges by its exec: it must not outlive the helper.
         set_parent_process_death_signal(Some(Signal::KILL)).step("death signal")?;
         set_dumpable_behavior(DumpableBehavior::NotDumpable).step("dumpable")?;
         if let Some((mut file, profile)) = apparmor {
@@ -149,7 +150,6 @@ impl Child<'_> {
         // The command must not find a descriptor of the host (CVE-2024-21626). The status socket
         // closes at the exec.
         sys::close_all_but([status.as_fd()]).step("descriptors")?;
-        set_parent_process_death_signal(None).step("death signal")?;
         let announcement = ChildStatus { executed_at: now(), error: String::new() };
         report(status, &announcement).step("status")?;
         if attributes.no_new_privs {

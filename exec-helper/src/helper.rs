@@ -20,6 +20,7 @@ use crate::child::{self, Child};
 use crate::command::is_executed_by;
 use crate::namespaces::OwnNamespaces;
 use crate::packet::{MAX_PACKET_BYTES, receive, send};
+use crate::process_list::{EntryNumber, ProcessList};
 use crate::protocol::{
     Difference, Exited, HelperCommand, HelperEvent, HelperReply, HelperRequest, LAUNCH_DESCRIPTORS, Launch,
     NotRecorded, NotStarted, Recorded, Snapshot, Watch, now,
@@ -52,6 +53,7 @@ pub fn run() -> io::Result<()> {
         known_capabilities: child::known_capabilities(),
         execs: HashMap::new(),
         watches: Watches::default(),
+        list: None,
         buffer: vec![0; MAX_PACKET_BYTES],
     };
     helper.serve(&children)
@@ -78,6 +80,8 @@ struct Helper {
     known_capabilities: CapabilitySet,
     execs: HashMap<Pid, RunningExec>,
     watches: Watches,
+    /// The list of this process and the execs; `None` if probeshim keeps none.
+    list: Option<ProcessList>,
     buffer: Vec<u8>,
 }
 
@@ -87,6 +91,8 @@ struct RunningExec {
     exec: u64,
     pidfd: OwnedFd,
     created_at: i64,
+    /// Its entry in the list of processes.
+    entry: Option<EntryNumber>,
     /// Record with which the process is compared at its exec.
     expected: Option<Snapshot>,
     /// Reason for which the process was killed at its exec.
@@ -152,6 +158,10 @@ impl Helper {
             Some(HelperCommand::Watch(request)) => self.watch(request, &descriptors)?,
             Some(HelperCommand::Unwatch(watch)) => self.watches.end(watch),
             Some(HelperCommand::Ping(_)) => self.reply(HelperEvent::Pong(true))?,
+            // Without a list, a child still ends with the helper, unless it changes its privileges.
+            Some(HelperCommand::ListProcesses(_)) => {
+                self.list = descriptors.into_iter().next().and_then(|it| ProcessList::create(it.into()).ok());
+            }
             None => {}
         }
         Ok(true)
@@ -182,6 +192,7 @@ impl Helper {
         // A helper that stays in the container must end. Its end kills the child.
         self.namespaces.restore().map_err(HelperFailure)?;
         let Forked::Parent { pid, pidfd } = forked? else { unreachable!("the child does not return") };
+        let entry = self.list.as_mut().and_then(|list| list.add(pid).ok());
         let (exec, expected) = (launch.exec, launch.expected.take());
         if expected.is_some()
             && let Err(error) = sys::trace_child(pid)
@@ -189,14 +200,14 @@ impl Helper {
             let _ = pidfd_send_signal(&pidfd, Signal::KILL);
             let reason = format!("the process cannot be traced: {error}");
             let refusal = Some(NotStarted { exec, reason, differences: Vec::new() });
-            self.execs.insert(pid, RunningExec { exec, pidfd, created_at, expected: None, refusal });
+            self.execs.insert(pid, RunningExec { exec, pidfd, created_at, entry, expected: None, refusal });
             return Ok(());
         }
         if let Some((_, writer)) = gate {
             // A child that has been killed meanwhile does not read.
             let _ = rustix::io::write(&writer, &[0]);
         }
-        self.execs.insert(pid, RunningExec { exec, pidfd, created_at, expected, refusal: None });
+        self.execs.insert(pid, RunningExec { exec, pidfd, created_at, entry, expected, refusal: None });
         Ok(())
     }
 
@@ -232,8 +243,11 @@ impl Helper {
     fn on_exit(&mut self, pid: Pid, code: i32) -> io::Result<()> {
         self.watches.release(pid);
         let Some(running) = self.execs.remove(&pid) else { return Ok(()) };
-        let RunningExec { exec, created_at, refusal, pidfd, .. } = running;
+        let RunningExec { exec, created_at, refusal, pidfd, entry, .. } = running;
         drop(pidfd);
+        if let (Some(list), Some(entry)) = (&mut self.list, entry) {
+            list.remove(entry);
+        }
         self.reply(match refusal {
             Some(refusal) => HelperEvent::NotStarted(refusal),
             None => HelperEvent::Exited(Exited { exec, code, created_at, ended_at: now() }),

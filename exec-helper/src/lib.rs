@@ -14,6 +14,7 @@
 
 pub mod packet;
 pub mod pidfd;
+pub mod process_list;
 pub mod protocol;
 pub mod text;
 

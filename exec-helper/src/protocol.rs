@@ -12,7 +12,7 @@ pub const LAUNCH_DESCRIPTORS: usize = 6;
 /// Request to the helper.
 #[derive(Clone, PartialEq, Message)]
 pub struct HelperRequest {
-    #[prost(oneof = "HelperCommand", tags = "1, 2, 3, 4, 5")]
+    #[prost(oneof = "HelperCommand", tags = "1, 2, 3, 4, 5, 6")]
     pub command: Option<HelperCommand>,
 }
 
@@ -30,6 +30,9 @@ pub enum HelperCommand {
     /// Requests [`HelperEvent::Pong`].
     #[prost(bool, tag = "5")]
     Ping(bool),
+    /// Keeps the list of processes in the empty file that accompanies the command.
+    #[prost(bool, tag = "6")]
+    ListProcesses(bool),
 }
 
 /// Runs a command in a container. Its descriptors accompany it, in the order of
