@@ -171,7 +171,7 @@ impl Helper {
     fn launch(&mut self, mut launch: Launch, descriptors: Vec<OwnedFd>) -> io::Result<()> {
         let descriptors: [OwnedFd; LAUNCH_DESCRIPTORS] =
             descriptors.try_into().map_err(|_| io::Error::other(MISSING_DESCRIPTORS))?;
-        let [_, _, _, _, init, cgroup] = &descriptors;
+        let [_, _, _, init, cgroup] = &descriptors;
         let attributes = launch.attributes.as_ref().ok_or(io::ErrorKind::InvalidData)?;
         // A child that must be traced waits until it is.
         let gate = launch.expected.is_some().then(rustix::pipe::pipe).transpose()?;

@@ -5,9 +5,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use prost::Message;
 use zeroize::Zeroize as _;
 
-/// Number of descriptors of a launch: standard input, output and error, the status socket, the
-/// pidfd of the container's init process, and the directory of the cgroup.
-pub const LAUNCH_DESCRIPTORS: usize = 6;
+/// Number of descriptors of a launch: standard output and error, the status socket, the pidfd of
+/// the container's init process, and the directory of the cgroup.
+pub const LAUNCH_DESCRIPTORS: usize = 5;
 
 /// Request to the helper.
 #[derive(Clone, PartialEq, Message)]

@@ -1,7 +1,6 @@
 //! One exec of the helper: its streams, its timeout and its result, with the behaviour of
 //! containerd (`internal/cri/server/container_execsync.go`: `execInternal`, `drainExecSyncIO`).
 
-use std::fs::File;
 use std::io::{self, IoSliceMut};
 use std::mem::{self, MaybeUninit};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -104,10 +103,7 @@ impl DirectCommand<'_> {
             pipe::Receiver::from_owned_fd(stderr.into())?,
         );
         let (status, child_status) = StatusSocket::pair()?;
-        // Containers must not share the flags of an open file.
-        let null = File::open("/dev/null")?;
         let descriptors = [
-            null.as_fd(),
             stdout_writer.as_fd(),
             stderr_writer.as_fd(),
             child_status.as_fd(),
