@@ -30,6 +30,7 @@ use crate::pidfd::has_exited;
 use crate::protocol::{Attributes, Capabilities, ChildStatus, LAUNCH_DESCRIPTORS, now};
 use crate::sandbox::new_mount;
 use crate::sys;
+use crate::text::shortened;
 
 /// Files of a process that set the AppArmor profile of its next exec. Kernels before 5.1 have the
 /// second only.
@@ -37,6 +38,12 @@ const APPARMOR_EXEC: [&str; 2] = ["self/attr/apparmor/exec", "self/attr/exec"];
 
 /// Maximum length of an `/etc/passwd` that is read, in bytes.
 const MAX_PASSWD_BYTES: u64 = 1 << 20;
+
+/// Maximum length of the error in a report, in bytes. The container determines some of it.
+const MAX_ERROR_BYTES: usize = 400;
+
+/// Maximum length of a home directory in an error, in bytes.
+const MAX_HOME_BYTES: usize = 100;
 
 /// Path of the null device, and its number.
 const NULL_DEVICE: (&str, (u32, u32)) = ("/dev/null", (1, 3));
@@ -80,7 +87,8 @@ impl Child<'_> {
     pub(crate) fn run(mut self) -> ! {
         let [_, _, status, ..] = self.descriptors;
         let Err(error) = self.leave_helper().and_then(|()| self.execute());
-        let _ = report(status, &ChildStatus { executed_at: 0, error: error.to_string() });
+        let error = shortened(error.to_string().as_bytes(), MAX_ERROR_BYTES);
+        let _ = report(status, &ChildStatus { executed_at: 0, error });
         sys::exit_now()
     }
 
@@ -214,7 +222,7 @@ fn check_home(recorded: &[u8], uid: u32, unknown_home: &[u8]) -> io::Result<()> 
     }
     let found = home_dir(&passwd, uid).unwrap_or(unknown_home);
     if found != recorded {
-        let [found, recorded] = [found, recorded].map(String::from_utf8_lossy);
+        let [found, recorded] = [found, recorded].map(|home| shortened(home, MAX_HOME_BYTES));
         return Err(io::Error::other(format!("{found:?} in /etc/passwd, and {recorded:?} at the record")));
     }
     Ok(())

@@ -19,7 +19,7 @@ use signal_hook::consts::SIGCHLD;
 use crate::child::{self, Child};
 use crate::command::is_executed_by;
 use crate::namespaces::OwnNamespaces;
-use crate::packet::{MAX_PACKET_BYTES, receive, send};
+use crate::packet::{MAX_ENVIRONMENT_BYTES, MAX_PACKET_BYTES, receive, send};
 use crate::process_list::{EntryNumber, ProcessList};
 use crate::protocol::{
     Difference, Exited, HelperCommand, HelperEvent, HelperReply, HelperRequest, LAUNCH_DESCRIPTORS, Launch,
@@ -193,7 +193,7 @@ impl Helper {
         self.namespaces.restore().map_err(HelperFailure)?;
         let Forked::Parent { pid, pidfd } = forked? else { unreachable!("the child does not return") };
         let entry = self.list.as_mut().and_then(|list| list.add(pid).ok());
-        let (exec, expected) = (launch.exec, launch.expected.take());
+        let (exec, expected) = (launch.exec, launch.take_expected());
         if expected.is_some()
             && let Err(error) = sys::trace_child(pid)
         {
@@ -275,7 +275,14 @@ impl Helper {
         }
         let recorded = snapshot::read(pid).and_then(|snapshot| Ok((snapshot, sys::seccomp_filters(pid)?)));
         sys::detach(pid, 0);
+        let not_recorded =
+            |reason, is_lasting| HelperEvent::NotRecorded(NotRecorded { watch, reason, is_lasting });
         let event = match recorded {
+            Ok((snapshot, _)) if environment_bytes(&snapshot) > MAX_ENVIRONMENT_BYTES => {
+                let reason =
+                    format!("the environment of the container is longer than {MAX_ENVIRONMENT_BYTES} bytes");
+                not_recorded(reason, true)
+            }
             Ok((snapshot, filters)) => {
                 let RuntimeProgram { name, program } = runtime;
                 let runtime = name.to_owned();
@@ -284,11 +291,11 @@ impl Helper {
                 if HelperReply::for_event(event.clone()).encoded_len() <= MAX_PACKET_BYTES {
                     event
                 } else {
-                    let reason = "the record of the process is too long".to_owned();
-                    HelperEvent::NotRecorded(NotRecorded { watch, reason })
+                    let reason = format!("the record of the process is longer than {MAX_PACKET_BYTES} bytes");
+                    not_recorded(reason, false)
                 }
             }
-            Err(error) => HelperEvent::NotRecorded(NotRecorded { watch, reason: error.to_string() }),
+            Err(error) => not_recorded(error.to_string(), false),
         };
         self.watches.end(watch);
         self.reply(event)
@@ -302,7 +309,7 @@ impl Helper {
         };
         started.or_else(|error| {
             let reason = format!("the container cannot be watched: {error}");
-            self.reply(HelperEvent::NotRecorded(NotRecorded { watch: number, reason }))
+            self.reply(HelperEvent::NotRecorded(NotRecorded { watch: number, reason, is_lasting: false }))
         })
     }
 
@@ -337,6 +344,11 @@ fn compare(pid: Pid, running: &mut RunningExec) {
         let _ = pidfd_send_signal(&running.pidfd, Signal::KILL);
     }
     sys::detach(pid, 0);
+}
+
+/// Returns the length of the environment of a process.
+fn environment_bytes(snapshot: &Snapshot) -> usize {
+    snapshot.value("environ").map_or(0, <[u8]>::len)
 }
 
 /// Returns the names of the fields that differ.

@@ -20,6 +20,7 @@ pub mod text;
 
 mod child;
 mod command;
+mod expected;
 mod helper;
 mod namespaces;
 mod sandbox;

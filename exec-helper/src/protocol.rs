@@ -47,7 +47,7 @@ pub struct Launch {
     #[prost(message, optional, tag = "3")]
     pub attributes: Option<Attributes>,
     /// The process is held at its exec and compared with this record. On a difference it is killed
-    /// before it executes an instruction of the command.
+    /// before it executes an instruction of the command. [`Self::expect`] sets it.
     #[prost(message, optional, tag = "4")]
     pub expected: Option<Snapshot>,
 }
@@ -259,6 +259,9 @@ pub struct NotRecorded {
     pub watch: u64,
     #[prost(string, tag = "2")]
     pub reason: String,
+    /// Whether no process of the container can be recorded, for the same reason.
+    #[prost(bool, tag = "3")]
+    pub is_lasting: bool,
 }
 
 /// State of a launched process, which it sends on its status socket.

@@ -129,7 +129,7 @@ impl Watches {
             } else {
                 continue;
             };
-            ended.push(NotRecorded { watch: *number, reason });
+            ended.push(NotRecorded { watch: *number, reason, is_lasting: false });
         }
         for ended in &ended {
             self.end(ended.watch);

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use exec_helper::protocol::Launch;
+use exec_helper::text::shortened;
 use tokio::net::unix::pipe;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
@@ -24,7 +24,7 @@ use super::init_process::InitError;
 use super::inspection::{InspectError, Inspected, inspect};
 use super::process_lists::ProcessLists;
 use super::requested_container::RequestedContainer;
-use super::verification::{Argv, ForwardReason, Route, UNVERIFIED};
+use super::verification::{Argv, ForwardReason, MAX_REASON_BYTES, Route, UNVERIFIED};
 use crate::cri::MeteredRuntimeClient;
 use crate::cri::v1::ExecSyncResponse;
 use crate::file_id::FileId;
@@ -160,12 +160,7 @@ impl ExecutorState {
             return Err(unverified("the OCI runtime has changed"));
         }
         let command = DirectCommand {
-            launch: Launch {
-                exec: 0,
-                argv,
-                attributes: Some(record.attributes.clone()),
-                expected: compares.then(|| record.snapshot.clone()),
-            },
+            launch: record.launch(argv, compares),
             timeout: request.timeout,
             init: &inspected.init,
             cgroup: record.cgroup.as_fd(),
@@ -316,7 +311,8 @@ fn unverified(reason: &str) -> Forward {
 }
 
 fn not_started(reason: &str) -> Forward {
-    Forward { kind: ForwardKind::NotStarted, reason: reason.to_owned(), guard: None }
+    let reason = shortened(reason.as_bytes(), MAX_REASON_BYTES);
+    Forward { kind: ForwardKind::NotStarted, reason, guard: None }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
