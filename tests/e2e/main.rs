@@ -7,6 +7,7 @@ mod clients;
 mod direct;
 mod direct_attacks;
 mod direct_chaos;
+mod direct_hostile;
 mod direct_limits;
 mod direct_orphans;
 mod direct_scripts;
