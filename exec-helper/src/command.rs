@@ -126,8 +126,8 @@ mod tests {
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    /// Starts a command that writes a text and then reads its input. A script may be open for writing
-    /// in a process that another test has just created.
+    /// Starts a command that writes a text and then reads its input. A script may be open for
+    /// writing in a process that another test has just created.
     fn start(command: &mut Command) -> Child {
         let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = loop {
