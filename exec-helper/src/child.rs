@@ -10,7 +10,10 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use prost::Message as _;
-use rustix::fs::{Access, AtFlags, CWD, Gid, Mode, OFlags, Uid, accessat, fchown, fstat, openat};
+use rustix::fs::{
+    Access, AtFlags, CWD, FileType, Gid, Mode, OFlags, ResolveFlags, Uid, accessat, fchown, fcntl_setfl,
+    fstat, makedev, openat, openat2,
+};
 use rustix::process::{
     DumpableBehavior, Signal, chdir, getcwd, set_dumpable_behavior, set_parent_process_death_signal, setsid,
     umask,
@@ -27,6 +30,7 @@ use crate::pidfd::has_exited;
 use crate::protocol::{Attributes, Capabilities, ChildStatus, LAUNCH_DESCRIPTORS, now};
 use crate::sandbox::new_mount;
 use crate::sys;
+use crate::text::shortened;
 
 /// Files of a process that set the AppArmor profile of its next exec. Kernels before 5.1 have the
 /// second only.
@@ -34,6 +38,15 @@ const APPARMOR_EXEC: [&str; 2] = ["self/attr/apparmor/exec", "self/attr/exec"];
 
 /// Maximum length of an `/etc/passwd` that is read, in bytes.
 const MAX_PASSWD_BYTES: u64 = 1 << 20;
+
+/// Maximum length of the error in a report, in bytes. The container determines some of it.
+const MAX_ERROR_BYTES: usize = 400;
+
+/// Maximum length of a home directory in an error, in bytes.
+const MAX_HOME_BYTES: usize = 100;
+
+/// Path of the null device, and its number.
+const NULL_DEVICE: (&str, (u32, u32)) = ("/dev/null", (1, 3));
 
 /// Step that failed, with its error.
 #[derive(Debug, thiserror::Error)]
@@ -72,16 +85,17 @@ impl Child<'_> {
     /// Runs the command in place of this process. Ends the process if a step fails, and reports the
     /// step on the status socket.
     pub(crate) fn run(mut self) -> ! {
-        let [_, _, _, status, ..] = self.descriptors;
+        let [_, _, status, ..] = self.descriptors;
         let Err(error) = self.leave_helper().and_then(|()| self.execute());
-        let _ = report(status, &ChildStatus { executed_at: 0, error: error.to_string() });
+        let error = shortened(error.to_string().as_bytes(), MAX_ERROR_BYTES);
+        let _ = report(status, &ChildStatus { executed_at: 0, error });
         sys::exit_now()
     }
 
     /// Leaves what this process still shares with the helper: the namespace of cgroups and the
     /// descriptors. Waits until the helper traces this process, if it must.
     fn leave_helper(&mut self) -> Result<(), StepError> {
-        let [stdin, stdout, stderr, status, init, _] = self.descriptors;
+        let [stdout, stderr, status, init, _] = self.descriptors;
         enter_cgroup_namespace(init.as_fd()).step("namespace of cgroups")?;
         // If the helper is killed, a child that has not executed its command ends too.
         set_parent_process_death_signal(Some(Signal::KILL)).step("death signal")?;
@@ -90,7 +104,7 @@ impl Child<'_> {
             sys::exit_now();
         }
         let gate = self.gate.as_ref().unwrap_or(status);
-        let kept = [stdin, stdout, stderr, status, gate];
+        let kept = [stdout, stderr, status, gate];
         sys::close_all_but(kept.map(OwnedFd::as_fd)).step("descriptors")?;
         // Without a byte, the helper has ended, and the process would not be compared.
         if let Some(gate) = &self.gate
@@ -102,7 +116,7 @@ impl Child<'_> {
     }
 
     fn execute(&self) -> Result<Infallible, StepError> {
-        let Self { attributes, descriptors: [stdin, stdout, stderr, status, ..], .. } = *self;
+        let Self { attributes, descriptors: [stdout, stderr, status, ..], .. } = *self;
         let argv = c_strings(self.argv).step("arguments")?;
         let env = c_strings(&attributes.env).step("environment")?;
 
@@ -115,7 +129,7 @@ impl Child<'_> {
         // crun leaves the process in a session of its own. A child must not be in that of the
         // helper, where it could send signals to the helper and to other commands.
         setsid().step("session")?;
-        dup2_stdin(stdin).step("standard input")?;
+        dup2_stdin(null_device().step("standard input")?).step("standard input")?;
         dup2_stdout(stdout).step("standard output")?;
         dup2_stderr(stderr).step("standard error")?;
         set_signals(attributes.ignored_signals);
@@ -136,7 +150,8 @@ impl Child<'_> {
             install_filters(attributes)?;
         }
         become_user(attributes, self.known_capabilities)?;
-        // The kernel resets both when a process changes its user.
+        // The kernel resets both when a process changes its user. The command keeps the first,
+        // unless it changes its privileges by its exec: it must not outlive the helper.
         set_parent_process_death_signal(Some(Signal::KILL)).step("death signal")?;
         set_dumpable_behavior(DumpableBehavior::NotDumpable).step("dumpable")?;
         if let Some((mut file, profile)) = apparmor {
@@ -149,7 +164,6 @@ impl Child<'_> {
         // The command must not find a descriptor of the host (CVE-2024-21626). The status socket
         // closes at the exec.
         sys::close_all_but([status.as_fd()]).step("descriptors")?;
-        set_parent_process_death_signal(None).step("death signal")?;
         let announcement = ChildStatus { executed_at: now(), error: String::new() };
         report(status, &announcement).step("status")?;
         if attributes.no_new_privs {
@@ -167,6 +181,27 @@ fn c_strings(texts: &[Vec<u8>]) -> io::Result<Vec<CString>> {
 fn report(status: &OwnedFd, message: &ChildStatus) -> io::Result<()> {
     rustix::io::write(status, &message.encode_to_vec())?;
     Ok(())
+}
+
+/// Opens the null device of the container. The runtime gives its processes that of the node, of
+/// which a command of root could change the mode. Fails if the container has another file there.
+fn null_device() -> io::Result<OwnedFd> {
+    let (path, (major, minor)) = NULL_DEVICE;
+    let open = |flags| {
+        // No link is followed. `NOFOLLOW` would be seen among the flags of the open file.
+        openat2(CWD, path, flags | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::NO_SYMLINKS)
+    };
+    let checked = |file: OwnedFd| {
+        let found = fstat(&file)?;
+        let is_null = FileType::from_raw_mode(found.st_mode) == FileType::CharacterDevice
+            && found.st_rdev == makedev(major, minor);
+        is_null.then_some(file).ok_or_else(|| io::Error::other("/dev/null of the container is another file"))
+    };
+    // The open of another device may have an effect, and that of a FIFO waits.
+    checked(open(OFlags::PATH)?)?;
+    let null = checked(open(OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?)?;
+    fcntl_setfl(&null, OFlags::empty())?;
+    Ok(null)
 }
 
 /// Opens the file that sets the AppArmor profile of the next exec, in a new `/proc`: a container
@@ -187,7 +222,7 @@ fn check_home(recorded: &[u8], uid: u32, unknown_home: &[u8]) -> io::Result<()> 
     }
     let found = home_dir(&passwd, uid).unwrap_or(unknown_home);
     if found != recorded {
-        let [found, recorded] = [found, recorded].map(String::from_utf8_lossy);
+        let [found, recorded] = [found, recorded].map(|home| shortened(home, MAX_HOME_BYTES));
         return Err(io::Error::other(format!("{found:?} in /etc/passwd, and {recorded:?} at the record")));
     }
     Ok(())
@@ -269,8 +304,8 @@ fn each_capability(set: u64) -> impl Iterator<Item = CapabilitySet> {
 }
 
 /// Makes the user of the command the owner of its pipes, so that it can open `/dev/stdout`
-/// (`libcontainer/init_linux.go`: `fixStdioPermissions`). crun sets its group too. Standard input
-/// is the null device of the node, which must keep its owner.
+/// (`libcontainer/init_linux.go`: `fixStdioPermissions`). crun sets its group too. The owner
+/// of the null device stays.
 fn own_streams(uid: u32, gid: Option<u32>) -> io::Result<()> {
     for stream in [rustix::stdio::stdout(), rustix::stdio::stderr()] {
         let found = fstat(stream)?;

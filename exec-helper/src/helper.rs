@@ -17,14 +17,16 @@ use rustix::thread::CapabilitySet;
 use signal_hook::consts::SIGCHLD;
 
 use crate::child::{self, Child};
+use crate::command::is_executed_by;
 use crate::namespaces::OwnNamespaces;
-use crate::packet::{MAX_PACKET_BYTES, receive, send};
+use crate::packet::{MAX_ENVIRONMENT_BYTES, MAX_PACKET_BYTES, receive, send};
+use crate::process_list::{EntryNumber, ProcessList};
 use crate::protocol::{
     Difference, Exited, HelperCommand, HelperEvent, HelperReply, HelperRequest, LAUNCH_DESCRIPTORS, Launch,
     NotRecorded, NotStarted, Recorded, Snapshot, Watch, now,
 };
 use crate::sandbox;
-use crate::snapshot::{self, command_line, differences};
+use crate::snapshot::{self, differences};
 use crate::sys::{self, Forked, WaitStatus};
 use crate::watch::{RuntimeProgram, Traced, Watches};
 
@@ -51,6 +53,7 @@ pub fn run() -> io::Result<()> {
         known_capabilities: child::known_capabilities(),
         execs: HashMap::new(),
         watches: Watches::default(),
+        list: None,
         buffer: vec![0; MAX_PACKET_BYTES],
     };
     helper.serve(&children)
@@ -77,6 +80,8 @@ struct Helper {
     known_capabilities: CapabilitySet,
     execs: HashMap<Pid, RunningExec>,
     watches: Watches,
+    /// The list of this process and the execs; `None` if probeshim keeps none.
+    list: Option<ProcessList>,
     buffer: Vec<u8>,
 }
 
@@ -86,6 +91,8 @@ struct RunningExec {
     exec: u64,
     pidfd: OwnedFd,
     created_at: i64,
+    /// Its entry in the list of processes.
+    entry: Option<EntryNumber>,
     /// Record with which the process is compared at its exec.
     expected: Option<Snapshot>,
     /// Reason for which the process was killed at its exec.
@@ -151,6 +158,10 @@ impl Helper {
             Some(HelperCommand::Watch(request)) => self.watch(request, &descriptors)?,
             Some(HelperCommand::Unwatch(watch)) => self.watches.end(watch),
             Some(HelperCommand::Ping(_)) => self.reply(HelperEvent::Pong(true))?,
+            // Without a list, a child still ends with the helper, unless it changes its privileges.
+            Some(HelperCommand::ListProcesses(_)) => {
+                self.list = descriptors.into_iter().next().and_then(|it| ProcessList::create(it.into()).ok());
+            }
             None => {}
         }
         Ok(true)
@@ -160,7 +171,7 @@ impl Helper {
     fn launch(&mut self, mut launch: Launch, descriptors: Vec<OwnedFd>) -> io::Result<()> {
         let descriptors: [OwnedFd; LAUNCH_DESCRIPTORS] =
             descriptors.try_into().map_err(|_| io::Error::other(MISSING_DESCRIPTORS))?;
-        let [_, _, _, _, init, cgroup] = &descriptors;
+        let [_, _, _, init, cgroup] = &descriptors;
         let attributes = launch.attributes.as_ref().ok_or(io::ErrorKind::InvalidData)?;
         // A child that must be traced waits until it is.
         let gate = launch.expected.is_some().then(rustix::pipe::pipe).transpose()?;
@@ -181,21 +192,22 @@ impl Helper {
         // A helper that stays in the container must end. Its end kills the child.
         self.namespaces.restore().map_err(HelperFailure)?;
         let Forked::Parent { pid, pidfd } = forked? else { unreachable!("the child does not return") };
-        let (exec, expected) = (launch.exec, launch.expected.take());
+        let entry = self.list.as_mut().and_then(|list| list.add(pid).ok());
+        let (exec, expected) = (launch.exec, launch.take_expected());
         if expected.is_some()
             && let Err(error) = sys::trace_child(pid)
         {
             let _ = pidfd_send_signal(&pidfd, Signal::KILL);
             let reason = format!("the process cannot be traced: {error}");
             let refusal = Some(NotStarted { exec, reason, differences: Vec::new() });
-            self.execs.insert(pid, RunningExec { exec, pidfd, created_at, expected: None, refusal });
+            self.execs.insert(pid, RunningExec { exec, pidfd, created_at, entry, expected: None, refusal });
             return Ok(());
         }
         if let Some((_, writer)) = gate {
             // A child that has been killed meanwhile does not read.
             let _ = rustix::io::write(&writer, &[0]);
         }
-        self.execs.insert(pid, RunningExec { exec, pidfd, created_at, expected, refusal: None });
+        self.execs.insert(pid, RunningExec { exec, pidfd, created_at, entry, expected, refusal: None });
         Ok(())
     }
 
@@ -231,8 +243,11 @@ impl Helper {
     fn on_exit(&mut self, pid: Pid, code: i32) -> io::Result<()> {
         self.watches.release(pid);
         let Some(running) = self.execs.remove(&pid) else { return Ok(()) };
-        let RunningExec { exec, created_at, refusal, pidfd, .. } = running;
+        let RunningExec { exec, created_at, refusal, pidfd, entry, .. } = running;
         drop(pidfd);
+        if let (Some(list), Some(entry)) = (&mut self.list, entry) {
+            list.remove(entry);
+        }
         self.reply(match refusal {
             Some(refusal) => HelperEvent::NotStarted(refusal),
             None => HelperEvent::Exited(Exited { exec, code, created_at, ended_at: now() }),
@@ -247,7 +262,7 @@ impl Helper {
         };
         let watch = request.number;
         let raw = pid.as_raw_nonzero().get();
-        if command_line(raw).is_none_or(|executed| executed != request.argv) {
+        if !is_executed_by(raw, &request.argv) {
             if is_outside {
                 // The runtime executes a copy of itself before it enters the container.
                 sys::continue_traced(pid, 0);
@@ -260,7 +275,14 @@ impl Helper {
         }
         let recorded = snapshot::read(pid).and_then(|snapshot| Ok((snapshot, sys::seccomp_filters(pid)?)));
         sys::detach(pid, 0);
+        let not_recorded =
+            |reason, is_lasting| HelperEvent::NotRecorded(NotRecorded { watch, reason, is_lasting });
         let event = match recorded {
+            Ok((snapshot, _)) if environment_bytes(&snapshot) > MAX_ENVIRONMENT_BYTES => {
+                let reason =
+                    format!("the environment of the container is longer than {MAX_ENVIRONMENT_BYTES} bytes");
+                not_recorded(reason, true)
+            }
             Ok((snapshot, filters)) => {
                 let RuntimeProgram { name, program } = runtime;
                 let runtime = name.to_owned();
@@ -269,11 +291,11 @@ impl Helper {
                 if HelperReply::for_event(event.clone()).encoded_len() <= MAX_PACKET_BYTES {
                     event
                 } else {
-                    let reason = "the record of the process is too long".to_owned();
-                    HelperEvent::NotRecorded(NotRecorded { watch, reason })
+                    let reason = format!("the record of the process is longer than {MAX_PACKET_BYTES} bytes");
+                    not_recorded(reason, false)
                 }
             }
-            Err(error) => HelperEvent::NotRecorded(NotRecorded { watch, reason: error.to_string() }),
+            Err(error) => not_recorded(error.to_string(), false),
         };
         self.watches.end(watch);
         self.reply(event)
@@ -287,7 +309,7 @@ impl Helper {
         };
         started.or_else(|error| {
             let reason = format!("the container cannot be watched: {error}");
-            self.reply(HelperEvent::NotRecorded(NotRecorded { watch: number, reason }))
+            self.reply(HelperEvent::NotRecorded(NotRecorded { watch: number, reason, is_lasting: false }))
         })
     }
 
@@ -322,6 +344,11 @@ fn compare(pid: Pid, running: &mut RunningExec) {
         let _ = pidfd_send_signal(&running.pidfd, Signal::KILL);
     }
     sys::detach(pid, 0);
+}
+
+/// Returns the length of the environment of a process.
+fn environment_bytes(snapshot: &Snapshot) -> usize {
+    snapshot.value("environ").map_or(0, <[u8]>::len)
 }
 
 /// Returns the names of the fields that differ.

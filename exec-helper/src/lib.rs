@@ -14,9 +14,13 @@
 
 pub mod packet;
 pub mod pidfd;
+pub mod process_list;
 pub mod protocol;
+pub mod text;
 
 mod child;
+mod command;
+mod expected;
 mod helper;
 mod namespaces;
 mod sandbox;

@@ -20,6 +20,10 @@ use crate::protocol::LAUNCH_DESCRIPTORS;
 /// most of it.
 pub const MAX_PACKET_BYTES: usize = 192 << 10;
 
+/// Maximum length of the environment of a command, in bytes. It leaves room for arguments and
+/// seccomp filters.
+pub const MAX_ENVIRONMENT_BYTES: usize = 128 << 10;
+
 /// Size of the buffer of each end of the socket for sent packets, in bytes. It has room for a
 /// packet with its overhead in the kernel.
 const SEND_BUFFER_BYTES: usize = 2 * MAX_PACKET_BYTES;

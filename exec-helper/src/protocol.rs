@@ -5,14 +5,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use prost::Message;
 use zeroize::Zeroize as _;
 
-/// Number of descriptors of a launch: standard input, output and error, the status socket, the
-/// pidfd of the container's init process, and the directory of the cgroup.
-pub const LAUNCH_DESCRIPTORS: usize = 6;
+/// Number of descriptors of a launch: standard output and error, the status socket, the pidfd of
+/// the container's init process, and the directory of the cgroup.
+pub const LAUNCH_DESCRIPTORS: usize = 5;
 
 /// Request to the helper.
 #[derive(Clone, PartialEq, Message)]
 pub struct HelperRequest {
-    #[prost(oneof = "HelperCommand", tags = "1, 2, 3, 4, 5")]
+    #[prost(oneof = "HelperCommand", tags = "1, 2, 3, 4, 5, 6")]
     pub command: Option<HelperCommand>,
 }
 
@@ -30,6 +30,9 @@ pub enum HelperCommand {
     /// Requests [`HelperEvent::Pong`].
     #[prost(bool, tag = "5")]
     Ping(bool),
+    /// Keeps the list of processes in the empty file that accompanies the command.
+    #[prost(bool, tag = "6")]
+    ListProcesses(bool),
 }
 
 /// Runs a command in a container. Its descriptors accompany it, in the order of
@@ -44,7 +47,7 @@ pub struct Launch {
     #[prost(message, optional, tag = "3")]
     pub attributes: Option<Attributes>,
     /// The process is held at its exec and compared with this record. On a difference it is killed
-    /// before it executes an instruction of the command.
+    /// before it executes an instruction of the command. [`Self::expect`] sets it.
     #[prost(message, optional, tag = "4")]
     pub expected: Option<Snapshot>,
 }
@@ -256,6 +259,9 @@ pub struct NotRecorded {
     pub watch: u64,
     #[prost(string, tag = "2")]
     pub reason: String,
+    /// Whether no process of the container can be recorded, for the same reason.
+    #[prost(bool, tag = "3")]
+    pub is_lasting: bool,
 }
 
 /// State of a launched process, which it sends on its status socket.

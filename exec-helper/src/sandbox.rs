@@ -16,7 +16,10 @@ use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags,
     UnmountFlags, fsconfig_create, fsmount, fsopen, mount_change, move_mount, open_tree, unmount,
 };
-use rustix::process::{DumpableBehavior, chdir, fchdir, pivot_root, set_dumpable_behavior, setsid};
+use rustix::process::{
+    DumpableBehavior, Signal, chdir, fchdir, pivot_root, set_dumpable_behavior,
+    set_parent_process_death_signal, setsid,
+};
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use rustix::thread::set_name;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
@@ -31,6 +34,9 @@ const HANDLED_SIGNALS: [i32; 6] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SI
 pub(crate) fn enter(socket: BorrowedFd<'_>) -> io::Result<()> {
     set_name(&CString::new(PROCESS_NAME)?)?;
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    // If probeshim ends while the helper is stopped, the helper continues, so that it ends too. The
+    // kernel sends the signal at the end of each thread of probeshim that was its parent.
+    set_parent_process_death_signal(Some(Signal::CONT))?;
     // A signal of probeshim's terminal does not reach the helper. A process that already leads a
     // session has no such terminal.
     let _ = setsid();

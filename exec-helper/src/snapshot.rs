@@ -14,6 +14,7 @@ use rustix::process::Pid;
 
 use crate::protocol::{Difference, Snapshot, SnapshotField};
 use crate::sys;
+use crate::text::shortened;
 
 /// Fields of `/proc/PID/status` that are compared as they are.
 const STATUS: [&str; 21] = [
@@ -214,13 +215,6 @@ fn descriptors(dir: &Path, in_time: impl Fn() -> io::Result<()>) -> io::Result<S
     Ok(described?.join("; "))
 }
 
-/// Returns the arguments of a process.
-pub(crate) fn command_line(pid: i32) -> Option<Vec<Vec<u8>>> {
-    let bytes = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
-    let bytes = bytes.strip_suffix(b"\0")?;
-    Some(bytes.split(|byte| *byte == 0).map(<[u8]>::to_vec).collect())
-}
-
 /// Returns the fields that differ between the runtime's process and the helper's.
 #[must_use]
 pub fn differences(runtime: &Snapshot, direct: &Snapshot) -> Vec<Difference> {
@@ -233,9 +227,10 @@ pub fn differences(runtime: &Snapshot, direct: &Snapshot) -> Vec<Difference> {
     let shown = |name: &str, value: Option<&Vec<u8>>| match value {
         None => "absent".to_owned(),
         Some(value) if SECRET.contains(&name) => format!("{} bytes", value.len()),
-        Some(value) => String::from_utf8_lossy(&value[..value.len().min(MAX_SHOWN)])
-            .trim_end_matches(['\n', '\0'])
-            .to_owned(),
+        Some(value) => {
+            let end = value.iter().rposition(|byte| !b"\n\0".contains(byte)).map_or(0, |last| last + 1);
+            shortened(&value[..end], MAX_SHOWN)
+        }
     };
     names
         .into_iter()

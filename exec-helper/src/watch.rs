@@ -15,9 +15,10 @@ use std::time::{Duration, Instant};
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
+use crate::command::command_line;
 use crate::pidfd::has_exited;
 use crate::protocol::{NotRecorded, Watch};
-use crate::snapshot::{command_line, stat_fields};
+use crate::snapshot::stat_fields;
 use crate::sys;
 
 /// The watches, by their numbers.
@@ -124,11 +125,11 @@ impl Watches {
             let reason = if let Err(error) = watch.look() {
                 format!("the cgroup cannot be read: {error}")
             } else if watch.started.elapsed() > WATCH_LIMIT {
-                "the runtime started no process in time".to_owned()
+                "no process of the runtime was recorded in time".to_owned()
             } else {
                 continue;
             };
-            ended.push(NotRecorded { watch: *number, reason });
+            ended.push(NotRecorded { watch: *number, reason, is_lasting: false });
         }
         for ended in &ended {
             self.end(ended.watch);

@@ -101,7 +101,7 @@ impl Shim {
             prober_thread.as_ref().map(|started| (started.prober.clone(), started.thread.clone())).unzip();
         let (inventory, inventory_rx) = watch::channel(Arc::default());
         let (stuck, stuck_rx) = watch::channel(Arc::default());
-        let specs = shared.start_policies(config.policies, inventory_rx.clone())?;
+        let specs = shared.start_policies(config.policies, inventory_rx.clone(), &config.admin)?;
         let (policies, captures) = (shared.policies.clone(), CaptureHub::new(tap.body_capture()));
         let (in_flight, in_flight_queries) = InFlightReader::new(tap.calls_in_flight());
         let updates = SpecUpdates::start(config.sources, &listeners.info.listen, &shared, &events);

@@ -21,6 +21,7 @@ use crate::kubelet::{ClientPodStore, Kubelet, KubeletDeps, Restarter};
 use crate::policy::{KnownExecs, NodeView, Policies};
 use crate::probe::SpecResolver;
 use crate::prober::{AttemptReporter, EnforcementMode, EnforcementSettings, ProbeManager, ProberConfig};
+use crate::socket::SocketPath;
 use crate::tap::InternalCalls;
 
 /// Settings and handles that several parts share.
@@ -106,13 +107,14 @@ impl Shared {
         &self,
         settings: PolicySettings,
         inventory: watch::Receiver<Arc<Inventory>>,
+        admin: &SocketPath,
     ) -> Result<watch::Sender<SpecResolver>, RunError> {
         let (specs, specs_rx) = watch::channel(self.specs.clone());
         let (calls, events) = (self.internal_calls.clone(), self.events.clone());
         let known_execs = KnownExecs::default();
         let node = NodeView { inventory, specs: specs_rx, calls, events, known_execs };
         let (client, socket) = (self.runtime.connect_new(), self.runtime.socket().as_path().to_owned());
-        let executor = HelperExecutor::new(client, socket);
+        let executor = HelperExecutor::new(client, socket, admin.as_path());
         self.policies.set_direct_executor(Arc::new(executor));
         // Without a terminal, SIGHUP asks for the configuration.
         let reads_on_hangup = self.operating_mode != OperatingMode::Kubelet && !has_terminal();

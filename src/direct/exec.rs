@@ -1,17 +1,17 @@
 //! One exec of the helper: its streams, its timeout and its result, with the behaviour of
 //! containerd (`internal/cri/server/container_execsync.go`: `execInternal`, `drainExecSyncIO`).
 
-use std::fs::File;
 use std::io::{self, IoSliceMut};
 use std::mem::{self, MaybeUninit};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
+use exec_helper::packet::MAX_PACKET_BYTES;
 use exec_helper::protocol::{ChildStatus, Difference, Launch, NotStarted};
 use prost::Message as _;
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType, recvmsg,
-    socketpair, sockopt,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SocketFlags,
+    SocketType, recvmsg, socketpair, sockopt,
 };
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use tokio::net::UnixStream;
@@ -89,6 +89,10 @@ impl DirectCommand<'_> {
     pub(super) async fn run(mut self, helper: &HelperProcess, cancelled: &CancellationToken) -> ExecResult {
         match self.start(helper).await {
             Ok((exec, status, output)) => self.wait(helper, cancelled, exec, status, output).await,
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => not_started(format!(
+                "the arguments, the environment and the seccomp filters of the command have together more \
+                 than {MAX_PACKET_BYTES} bytes"
+            )),
             Err(error) => ExecResult::NotSent(format!("the exec helper cannot be reached: {error}")),
         }
     }
@@ -104,10 +108,7 @@ impl DirectCommand<'_> {
             pipe::Receiver::from_owned_fd(stderr.into())?,
         );
         let (status, child_status) = StatusSocket::pair()?;
-        // Containers must not share the flags of an open file.
-        let null = File::open("/dev/null")?;
         let descriptors = [
-            null.as_fd(),
             stdout_writer.as_fd(),
             stderr_writer.as_fd(),
             child_status.as_fd(),
@@ -257,6 +258,11 @@ fn read_report(socket: BorrowedFd<'_>) -> io::Result<Option<Report>> {
     if received.bytes == 0 {
         return Ok(None);
     }
+    // Only an error can be that long, and a process with an error does not execute its command.
+    if received.flags.contains(ReturnFlags::TRUNC) {
+        let error = format!("a step failed, whose error has more than {MAX_STATUS_BYTES} bytes");
+        return Ok(Some(Report { status: ChildStatus { executed_at: 0, error }, pid }));
+    }
     let status = ChildStatus::decode(&bytes[..received.bytes]);
     Ok(Some(Report { status: status.map_err(io::Error::other)?, pid }))
 }
@@ -275,5 +281,22 @@ fn response(
     match refused_length(response.encoded_len()) {
         Some(message) => Err(Status::resource_exhausted(message)),
         None => Ok(response),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_report_that_is_too_long_says_that_the_command_was_not_executed() {
+        let report = |executed_at, error: String| ChildStatus { executed_at, error }.encode_to_vec();
+        let (mut status, child) = StatusSocket::pair().unwrap();
+        rustix::io::write(&child, &report(5, String::new())).unwrap();
+        rustix::io::write(&child, &report(0, "a".repeat(MAX_STATUS_BYTES))).unwrap();
+        drop(child);
+        status.read_to_end().await.unwrap();
+        let ChildStatus { executed_at, error } = status.last.status;
+        assert_eq!((executed_at, &*error), (0, "a step failed, whose error has more than 4096 bytes"));
     }
 }

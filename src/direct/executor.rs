@@ -4,13 +4,13 @@ use std::any::Any;
 use std::collections::HashMap;
 use std::future::Future;
 use std::os::fd::AsFd as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use exec_helper::protocol::Launch;
+use exec_helper::text::shortened;
 use tokio::net::unix::pipe;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
@@ -22,8 +22,9 @@ use super::exec::{DirectCommand, ExecResult, ProcessTimes};
 use super::helper_process::HelperProcess;
 use super::init_process::InitError;
 use super::inspection::{InspectError, Inspected, inspect};
+use super::process_lists::ProcessLists;
 use super::requested_container::RequestedContainer;
-use super::verification::{Argv, ForwardReason, Route, UNVERIFIED};
+use super::verification::{Argv, ForwardReason, MAX_REASON_BYTES, Route, UNVERIFIED};
 use crate::cri::MeteredRuntimeClient;
 use crate::cri::v1::ExecSyncResponse;
 use crate::file_id::FileId;
@@ -46,6 +47,8 @@ struct ExecutorState {
     client: MeteredRuntimeClient,
     /// Path of the runtime's socket, which a restarted runtime creates again.
     socket: PathBuf,
+    /// The lists of the processes of helpers.
+    lists: ProcessLists,
     helper: Mutex<HelperSlot>,
     containers: Mutex<HashMap<Arc<str>, Arc<RequestedContainer>>>,
 }
@@ -110,11 +113,16 @@ impl DirectExecutor for HelperExecutor {
 
 impl HelperExecutor {
     /// Creates an executor, whose tasks run on the current runtime. It starts the helper at the
-    /// first command.
+    /// first command. Ends the commands that an earlier probeshim with the same admin socket has
+    /// left behind.
     #[must_use]
-    pub fn new(client: MeteredRuntimeClient, socket: PathBuf) -> Self {
-        let shared = ExecutorState { client, socket, helper: Mutex::default(), containers: Mutex::default() };
-        Self { shared: Arc::new(shared), tasks: Handle::current() }
+    pub fn new(client: MeteredRuntimeClient, socket: PathBuf, admin_socket: &Path) -> Self {
+        let (lists, tasks) = (ProcessLists::beside(admin_socket), Handle::current());
+        let left_behind = lists.clone();
+        tasks.spawn_blocking(move || left_behind.end_left_behind());
+        let (helper, containers) = Default::default();
+        let shared = ExecutorState { client, socket, lists, helper, containers };
+        Self { shared: Arc::new(shared), tasks }
     }
 }
 
@@ -125,7 +133,7 @@ impl ExecutorState {
         cancelled: &CancellationToken,
     ) -> Result<Executed, Forward> {
         let requested = SystemTime::now();
-        let helper = self.helper().map_err(not_started)?;
+        let helper = self.helper().map_err(|reason| not_started(&reason))?;
         let container = self.container(&request.container);
         let argv: Argv = request.argv.into_iter().map(String::into_bytes).collect();
         let route = container.lock().route(&argv);
@@ -138,7 +146,7 @@ impl ExecutorState {
             if !matches!(error, InitError::Frozen) {
                 self.forget(&container);
             }
-            return Err(not_started(error.to_string()));
+            return Err(not_started(&error.to_string()));
         }
         let (record, compares) = match route {
             Route::Compare(record) => (record, true),
@@ -152,12 +160,7 @@ impl ExecutorState {
             return Err(unverified("the OCI runtime has changed"));
         }
         let command = DirectCommand {
-            launch: Launch {
-                exec: 0,
-                argv,
-                attributes: Some(record.attributes.clone()),
-                expected: compares.then(|| record.snapshot.clone()),
-            },
+            launch: record.launch(argv, compares),
             timeout: request.timeout,
             init: &inspected.init,
             cgroup: record.cgroup.as_fd(),
@@ -175,12 +178,12 @@ impl ExecutorState {
                 }
                 Ok(Executed { response, times: process.map(|process| times(requested, process)) })
             }
-            ExecResult::NotSent(reason) => Err(not_started(reason)),
+            ExecResult::NotSent(reason) => Err(not_started(&reason)),
             ExecResult::NotStarted { reason, differences } if differences.is_empty() => {
                 if !helper.has_ended() {
                     container.lock().on_failure(&reason);
                 }
-                Err(not_started(reason))
+                Err(not_started(&reason))
             }
             ExecResult::NotStarted { differences, .. } => {
                 let reason = ForwardReason::Differs(differences);
@@ -205,7 +208,7 @@ impl ExecutorState {
             let reason = error.as_deref().unwrap_or("it has ended, and is started again later");
             return Err(format!("the exec helper does not run: {reason}"));
         }
-        let started = HelperProcess::start();
+        let started = HelperProcess::start(&self.lists);
         let error = started.as_ref().err().map(|error| error.to_string().into());
         slot.last_start = Some((Instant::now(), error));
         slot.helper = started.as_ref().ok().cloned();
@@ -307,7 +310,8 @@ fn unverified(reason: &str) -> Forward {
     Forward { kind: ForwardKind::Unverified, reason, guard: None }
 }
 
-fn not_started(reason: String) -> Forward {
+fn not_started(reason: &str) -> Forward {
+    let reason = shortened(reason.as_bytes(), MAX_REASON_BYTES);
     Forward { kind: ForwardKind::NotStarted, reason, guard: None }
 }
 

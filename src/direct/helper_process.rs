@@ -20,10 +20,12 @@ use socket2::SockRef;
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::sync::oneshot;
+use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use super::process_lists::ProcessLists;
 use super::verification::Argv;
 
 /// The helper's program.
@@ -77,8 +79,8 @@ pub(super) struct PendingWatch {
 }
 
 impl HelperProcess {
-    /// Starts a helper.
-    pub(super) fn start() -> io::Result<Arc<Self>> {
+    /// Starts a helper, whose processes are in one of these lists.
+    pub(super) fn start(lists: &ProcessLists) -> io::Result<Arc<Self>> {
         let program = sealed_program()?;
         let (our_socket, helper_socket) = socket_pair()?;
         let our_socket = std::os::unix::net::UnixStream::from(our_socket);
@@ -91,6 +93,19 @@ impl HelperProcess {
         let mut process = command.spawn()?;
         let pid = process.id().unwrap_or_default();
         info!(pid, "exec helper started");
+        let list = match lists.create() {
+            Ok((list, file)) => {
+                // It is the first request, so the socket has room.
+                let request = HelperRequest::for_command(HelperCommand::ListProcesses(true));
+                send(socket.as_fd(), &request, &[file.as_fd()])?;
+                Some(list)
+            }
+            Err(error) => {
+                warn!(%error, "the processes of the exec helper are in no list: those that change their \
+                      privileges may outlive a crash of probeshim");
+                None
+            }
+        };
         let helper = Arc::new(Self {
             socket: socket.clone(),
             pending: Arc::default(),
@@ -122,6 +137,10 @@ impl HelperProcess {
                 Some(status) => status,
                 None => process.wait().await,
             };
+            if let Some(list) = list {
+                // The helper has ended, so that the list has only those processes that it left.
+                let _ = spawn_blocking(move || list.end()).await;
+            }
             if dropped.is_cancelled() {
                 info!(pid, "exec helper ended");
             } else {

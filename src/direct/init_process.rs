@@ -7,12 +7,16 @@ use std::path::{Path, PathBuf};
 use std::{io, iter};
 
 use exec_helper::pidfd::has_exited;
+use exec_helper::text::shortened;
 use procfs::process::Process;
 use rustix::fs::{Mode, OFlags, open};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 /// Size of the buffer for a file of `/proc` or of a cgroup, which the kernel returns in one read.
 const PROC_FILE_BYTES: usize = 8192;
+
+/// Maximum length of a cgroup in an error, in bytes. A container can create cgroups below its own.
+const MAX_SHOWN_BYTES: usize = 200;
 
 /// The init process of a container, in whose namespaces and cgroup commands run.
 #[derive(Debug)]
@@ -28,8 +32,8 @@ pub(super) struct InitProcess {
     /// The open `cgroup.events` of the cgroup. The root of the hierarchy, which cannot be frozen,
     /// has none.
     events: Option<File>,
-    /// The cgroup of the container: that of the process, or one above it that is named after the
-    /// container, if the process has moved.
+    /// The cgroup of the container: that of the process or one above it, which is named after the
+    /// container.
     container_cgroup: String,
 }
 
@@ -45,6 +49,13 @@ pub(super) enum InitError {
     /// The cgroup is frozen.
     #[error("the container is paused")]
     Frozen,
+    /// No cgroup at or above that of the process has the id of the container in its name, so that
+    /// another process may have got the pid.
+    #[error("the cgroup of the init process does not name the container: {cgroup}")]
+    Unnamed {
+        /// The cgroup of the process.
+        cgroup: String,
+    },
     /// The process is in a hierarchy of cgroup v1.
     #[error("the container has cgroups of version 1")]
     CgroupV1,
@@ -73,8 +84,14 @@ impl InitProcess {
             return Err(InitError::CgroupV1);
         }
         let cgroup = unified(found).ok_or(InitError::CgroupV1)?.to_owned();
+        // The file is that of another process if the first one has exited before it was opened.
+        if has_exited(&pidfd) != Ok(false) {
+            return Err(InitError::Exited);
+        }
+        let Some(container_cgroup) = container_cgroup(&cgroup, container_id).map(str::to_owned) else {
+            return Err(InitError::Unnamed { cgroup: shortened(cgroup.as_bytes(), MAX_SHOWN_BYTES) });
+        };
         let hierarchy = mount_point().ok_or(InitError::NotMounted)?;
-        let container_cgroup = container_cgroup(&cgroup, container_id).to_owned();
         let events = (cgroup != "/").then(|| open_file(&events_path(&hierarchy, &cgroup))).transpose()?;
         Ok(Self { pid, pidfd, cgroups, cgroup, hierarchy, events, container_cgroup })
     }
@@ -122,11 +139,18 @@ fn is_below(cgroups: &str, cgroup: &str) -> bool {
     unified(cgroups).is_some_and(|found| Path::new(found).starts_with(cgroup))
 }
 
-/// Returns the cgroup at or above `cgroup` that is named after a container, or else `cgroup`.
-fn container_cgroup<'a>(cgroup: &'a str, container_id: &str) -> &'a str {
-    let named =
-        |dir: &&Path| dir.file_name().is_some_and(|name| name.to_string_lossy().contains(container_id));
-    Path::new(cgroup).ancestors().find(named).and_then(Path::to_str).unwrap_or(cgroup)
+/// Returns the cgroup at or above `cgroup` that is named after a container: its name is the id, or
+/// has the id between other parts, such as `cri-containerd-ID.scope`.
+fn container_cgroup<'a>(cgroup: &'a str, container_id: &str) -> Option<&'a str> {
+    let is_part_of_id = |character: Option<char>| character.is_some_and(char::is_alphanumeric);
+    let named = |name: &str| {
+        name.match_indices(container_id).any(|(start, id)| {
+            let (before, after) = (&name[..start], &name[start + id.len()..]);
+            !is_part_of_id(before.chars().next_back()) && !is_part_of_id(after.chars().next())
+        })
+    };
+    let mut dirs = Path::new(cgroup).ancestors().filter(|_| !container_id.is_empty());
+    dirs.find(|dir| dir.file_name().and_then(|name| name.to_str()).is_some_and(named))?.to_str()
 }
 
 /// Returns the cgroups into which a runtime may put a command: that of the container, the next one
@@ -210,14 +234,46 @@ mod tests {
 
     #[test]
     fn the_cgroup_of_a_container_is_found_above_that_of_its_init_process() {
-        assert_eq!(
-            container_cgroup("/pod1/cri-containerd-c1.scope/init", "c1"),
-            "/pod1/cri-containerd-c1.scope"
-        );
-        assert_eq!(container_cgroup("/pod1/c1", "c1"), "/pod1/c1");
-        assert_eq!(container_cgroup("/other/init", "c1"), "/other/init");
+        for (cgroup, expected) in [
+            (
+                "/kubepods.slice/pod1.slice/cri-containerd-c1.scope",
+                "/kubepods.slice/pod1.slice/cri-containerd-c1.scope",
+            ),
+            ("/pod1/cri-containerd-c1.scope/init", "/pod1/cri-containerd-c1.scope"),
+            ("/kubepods/besteffort/pod1/c1", "/kubepods/besteffort/pod1/c1"),
+            ("/k8s.io/c1/a/b", "/k8s.io/c1"),
+            ("/../../odd:parent/c1", "/../../odd:parent/c1"),
+            ("/pod1/c1/c1", "/pod1/c1/c1"),
+        ] {
+            assert_eq!(container_cgroup(cgroup, "c1"), Some(expected), "{cgroup}");
+        }
         assert!(is_below("0::/pod1/c1/command\n", "/pod1/c1"));
         assert!(!is_below("0::/pod1/c12\n", "/pod1/c1"));
+    }
+
+    #[test]
+    fn a_cgroup_that_does_not_name_the_container_is_not_taken_for_its_cgroup() {
+        for cgroup in
+            ["/", "/other/init", "/pod1/c12", "/pod1/xc1", "/pod1/cri-containerd-c12.scope", "/pod1c1/c"]
+        {
+            assert_eq!(container_cgroup(cgroup, "c1"), None, "{cgroup}");
+        }
+        assert_eq!(container_cgroup("/pod1/c1", ""), None);
+    }
+
+    #[test]
+    fn another_containers_process_that_has_the_pid_is_refused_with_its_cgroup() {
+        let process = cat();
+        let pid = process.id().cast_signed();
+        let opened = InitProcess::open(pid, "c1");
+        let cgroups = read_cgroups(pid).unwrap();
+        end(process);
+        match opened {
+            Err(InitError::Unnamed { cgroup }) => assert_eq!(unified(&cgroups), Some(&*cgroup)),
+            // The kernel has no unified hierarchy.
+            Err(InitError::CgroupV1) => assert_eq!(unified(&cgroups), None),
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]

@@ -19,6 +19,7 @@ mod helper_process;
 mod init_process;
 mod inspection;
 mod interpret;
+mod process_lists;
 mod requested_container;
 mod spec;
 mod verification;

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use exec_helper::protocol::Recorded;
+use exec_helper::packet::MAX_PACKET_BYTES;
+use exec_helper::protocol::{Attributes, Launch, Recorded, Snapshot};
+use prost::Message as _;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::debug;
@@ -118,8 +120,11 @@ impl RequestedContainer {
                 Ok(record) => self.lock().on_recorded(argv, record),
                 Err(reason) => self.lock().forward(ForwardReason::Unsupported(reason)),
             },
+            (Some(Err(failed)), _) if failed.is_lasting => {
+                self.lock().forward(ForwardReason::Unsupported(failed.reason));
+            }
             (Some(Err(failed)), _) => failure(&failed.reason),
-            _ => failure("the process of the runtime was not seen"),
+            _ => failure("no process of the runtime was recorded for the command"),
         }
         self.recording.store(false, Ordering::Relaxed);
     }
@@ -135,13 +140,31 @@ impl Record {
         let cgroup = snapshot.text("cgroup").and_then(unified).unwrap_or_default();
         let cgroup = inspected.init.open_cgroup(cgroup).map_err(|error| error.to_string())?;
         let program_id = program_id(&recorded.program);
+        let length = launch(Argv::new(), &attributes, Some(&snapshot)).encoded_len();
+        if length > MAX_PACKET_BYTES {
+            return Err(format!("the attributes of its processes have more than {MAX_PACKET_BYTES} bytes"));
+        }
         Ok(Self { snapshot, attributes, cgroup, program: recorded.program, program_id })
+    }
+
+    /// Returns the launch of a command, whose process is compared with the record if `compares`.
+    pub(super) fn launch(&self, argv: Argv, compares: bool) -> Launch {
+        launch(argv, &self.attributes, compares.then_some(&self.snapshot))
     }
 
     /// Returns whether the OCI runtime is the same as when the process was recorded.
     pub(super) fn has_same_runtime(&self) -> bool {
         self.program_id == program_id(&self.program)
     }
+}
+
+fn launch(argv: Argv, attributes: &Attributes, expected: Option<&Snapshot>) -> Launch {
+    let attributes = Some(attributes.clone());
+    let mut launch = Launch { exec: 0, argv, attributes, expected: None };
+    if let Some(expected) = expected {
+        launch.expect(expected);
+    }
+    launch
 }
 
 /// Returns the identity of the program of an OCI runtime.

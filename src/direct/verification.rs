@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use exec_helper::protocol::{Attributes, Difference, Snapshot};
+use exec_helper::text::shortened;
 use tokio::time::Instant;
 
 use crate::file_id::FileId;
@@ -25,6 +26,9 @@ const MAX_FAILURES: u32 = 100;
 
 /// Time after which a container with too many failures is verified again.
 const RETRY_INTERVAL: Duration = Duration::from_secs(300);
+
+/// Maximum length of a reason, in bytes. Each call of the container has it in its record.
+pub(super) const MAX_REASON_BYTES: usize = 1000;
 
 /// Begin of the reason for which a command of a container is not executed yet.
 pub(super) const UNVERIFIED: &str = "unverified: ";
@@ -192,10 +196,11 @@ impl Verification {
     /// Notes that a command was neither recorded nor started. After too many of them, the runtime
     /// runs all commands for a while, since each attempt takes time.
     pub(super) fn on_failure(&mut self, reason: &str) {
+        let reason = shortened(reason.as_bytes(), MAX_REASON_BYTES);
         self.failures += 1;
-        self.last_failure = Some(reason.to_owned());
+        self.last_failure = Some(reason.clone());
         if self.failures >= MAX_FAILURES && self.retry_at.is_none() {
-            self.forward(ForwardReason::Failed(reason.to_owned()));
+            self.forward(ForwardReason::Failed(reason));
             self.retry_at = Some(Instant::now() + RETRY_INTERVAL);
         }
     }
@@ -206,12 +211,13 @@ impl Verification {
     }
 }
 
+/// Returns the fields that differ, of which a container can make many and long ones.
 fn fields(differences: &[Difference]) -> String {
     let named = differences.iter().map(|difference| {
         let Difference { field, runtime, direct } = difference;
         format!("{field} ({direct:?}, not {runtime:?})")
     });
-    named.collect::<Vec<_>>().join(", ")
+    shortened(named.collect::<Vec<_>>().join(", ").as_bytes(), MAX_REASON_BYTES)
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! Commands that probeshim executes in containers without the runtime, on real containerd with runc
 //! and crun.
 
+use std::path::PathBuf;
+
 use fixtures::containerd::Containerd;
 use fixtures::need;
 use fixtures::pod::Pod;
@@ -22,6 +24,18 @@ pub(crate) fn direct_in(execs: &Execs, pod: &Pod, command: &[&str]) -> Option<Va
     let reason = call["forwardedBecause"].as_str().unwrap_or_default();
     assert!(!reason.contains("differ"), "{reason}");
     (call["policy"] == json!(["direct"])).then_some(call)
+}
+
+/// Returns the pid of a container's init process.
+pub(crate) fn init_of(execs: &Execs, container: &str) -> i64 {
+    let inspected = execs.crictl.ok(&["inspect", container]);
+    let inspected: Value = serde_json::from_str(&inspected).unwrap();
+    inspected["info"]["pid"].as_i64().unwrap()
+}
+
+/// Returns the directory with the files of a container.
+pub(crate) fn root_of(execs: &Execs, container: &str) -> PathBuf {
+    PathBuf::from(format!("/proc/{}/root", init_of(execs, container)))
 }
 
 #[test]

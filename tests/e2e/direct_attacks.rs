@@ -1,7 +1,9 @@
 //! Containers that attack the exec helper, and the loss of the helper.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::Path;
 
 use fixtures::containerd::Containerd;
 use fixtures::image::BUSYBOX;
@@ -11,10 +13,12 @@ use fixtures::runtime::Runtime as _;
 use fixtures::scenarios::execs::{Execs, process_with};
 use fixtures::shim::EXEC_HELPER;
 use fixtures::wait::wait_for;
+use procfs::process::Process;
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, prlimit};
 use serde_json::json;
 
-use crate::direct::{direct_in, verified};
+use crate::direct::{direct_in, init_of, root_of, verified};
 
 /// Looks at each process of its pid namespace without pause: opens its program, its memory and its
 /// descriptors. Writes down what it could open, and what it could overwrite.
@@ -86,7 +90,7 @@ fn a_helper_at_its_limit_of_open_files_leaves_commands_to_the_runtime_and_goes_o
     let set = |current| prlimit(Some(helper), Resource::Nofile, Rlimit { current, maximum }).unwrap();
     let before = set(Some(open)).current;
     // Room for none and some of the descriptors of a launch, and for all but that of the process.
-    for more in [0, 3, 6] {
+    for more in [0, 3, 5] {
         set(Some(open + more));
         let call = execs.exec(&["true"], 60);
         assert_eq!((&call["code"], &call["policy"]), (&json!("OK"), &json!([])), "{more}: {call}");
@@ -179,9 +183,9 @@ fn a_working_directory_that_leads_to_a_descriptor_of_the_helper_is_refused() {
         let reason = call["forwardedBecause"].as_str().unwrap();
         assert!(reason.starts_with("working directory: "), "descriptor {descriptor}: {reason}");
         let mend = "rm -rf /work && mkdir /work";
-        let root = format!("/proc/{}/root", init_of(&execs, &pod.container));
+        let mut mended = std::process::Command::new("chroot");
         let mended =
-            std::process::Command::new("chroot").args([&root, "/bin/sh", "-c", mend]).status().unwrap();
+            mended.arg(root_of(&execs, &pod.container)).args(["/bin/sh", "-c", mend]).status().unwrap();
         assert!(mended.success());
         assert!(direct_in(&execs, &pod, &["true"]).is_some(), "after descriptor {descriptor}");
     }
@@ -189,9 +193,87 @@ fn a_working_directory_that_leads_to_a_descriptor_of_the_helper_is_refused() {
     execs.end();
 }
 
-/// Returns the pid of a container's init process.
-fn init_of(execs: &Execs, container: &str) -> i64 {
-    let inspected = execs.crictl.ok(&["inspect", container]);
-    let inspected: serde_json::Value = serde_json::from_str(&inspected).unwrap();
-    inspected["info"]["pid"].as_i64().unwrap()
+#[test]
+fn a_command_of_root_cannot_change_the_null_device_of_the_node() {
+    let containerd = need!(Containerd::start_unified());
+    let execs = need!(Execs::start_with(&containerd, &["--exec", "direct-all"]));
+    verified(&execs, &["true"]);
+    let (node, own) = (Path::new("/dev/null"), root_of(&execs, &execs.pod.container).join("dev/null"));
+    let before = mode(node);
+    let change = verified(&execs, &["chmod", "0640", "/proc/self/fd/0"]);
+    let after = mode(node);
+    fs::set_permissions(node, Permissions::from_mode(before)).unwrap();
+    assert_eq!(change["exec"]["exitCode"], 0, "{change}");
+    assert_eq!((after, mode(&own)), (before, 0o640));
+    // A user without access to the device gets it open, as from the runtime.
+    let user = json!({"linux": {"security_context": {"run_as_user": {"value": 1000}}}});
+    let pod = Pod::with(&execs.crictl, containerd.folder(), "user", &user);
+    let null = root_of(&execs, &pod.container).join("dev/null");
+    fs::set_permissions(&null, Permissions::from_mode(0o600)).unwrap();
+    let read = wait_for("the container is verified", || direct_in(&execs, &pod, &["cat"]));
+    assert_eq!(read["exec"]["exitCode"], 0, "{read}");
+    pod.remove(&execs.crictl);
+    execs.end();
+}
+
+#[test]
+fn a_container_without_a_null_device_is_left_to_the_runtime_and_holds_no_call() {
+    let containerd = need!(Containerd::start_unified());
+    let execs = need!(Execs::start_with(&containerd, &["--exec", "direct-all"]));
+    verified(&execs, &["true"]);
+    let dev = root_of(&execs, &execs.pod.container).join("dev");
+    let (null, saved) = (dev.join("null"), dev.join("saved"));
+    fs::rename(&null, &saved).unwrap();
+    let is_left = |file: &str, reason: &str| {
+        let call = execs.exec(&["true"], 60);
+        // The runtime needs some of these files too.
+        assert_eq!(call["policy"], json!([]), "{file}: {call}");
+        let found = call["forwardedBecause"].as_str().unwrap();
+        assert!(found.starts_with("standard input: ") && found.contains(reason), "{file}: {found}");
+    };
+    is_left("none", "No such file");
+    fs::write(&null, "text").unwrap();
+    is_left("a regular file", "/dev/null of the container is another file");
+    fs::remove_file(&null).unwrap();
+    mknodat(CWD, &null, FileType::Fifo, Mode::from_raw_mode(0o666), 0).unwrap();
+    is_left("a FIFO", "/dev/null of the container is another file");
+    fs::remove_file(&null).unwrap();
+    symlink("saved", &null).unwrap();
+    is_left("a link", "symbolic links");
+    fs::rename(&saved, &null).unwrap();
+    assert_eq!(execs.exec(&["true"], 60)["policy"], json!(["direct"]));
+    execs.end();
+}
+
+#[test]
+fn a_container_whose_cgroup_does_not_name_it_is_left_to_the_runtime_with_that_reason() {
+    let containerd = need!(Containerd::start_unified());
+    let execs = need!(Execs::start_with(&containerd, &["--exec", "direct-all"]));
+    let init = init_of(&execs, &execs.pod.container);
+    let mounts = Process::myself().unwrap().mountinfo().unwrap();
+    let hierarchy = mounts.into_iter().find(|mount| mount.fs_type == "cgroup2").unwrap().mount_point;
+    let cgroups = fs::read_to_string(format!("/proc/{init}/cgroup")).unwrap();
+    let own = cgroups.lines().find_map(|line| line.strip_prefix("0::/")).unwrap();
+    let name = format!("probeshim-e2e-{}", std::process::id());
+    let other = hierarchy.join(&name);
+    fs::create_dir(&other).unwrap();
+    let move_to = |cgroup: &Path| fs::write(cgroup.join("cgroup.procs"), init.to_string()).unwrap();
+    move_to(&other);
+    let expected = format!("the cgroup of the init process does not name the container: /{name}");
+    let reason = wait_for("the container is inspected", || {
+        let call = execs.exec(&["true"], 60);
+        assert_eq!(call["policy"], json!([]), "{call}");
+        let reason = call["forwardedBecause"].as_str().unwrap().to_owned();
+        (reason != "unverified: the container is being inspected").then_some(reason)
+    });
+    move_to(&hierarchy.join(own));
+    // The processes of the container that its init process creates are in the other cgroup too.
+    wait_for("the cgroup is empty", || fs::remove_dir(&other).ok());
+    assert_eq!(reason, expected);
+    execs.end();
+}
+
+/// Returns the permissions of a file.
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o7777
 }

@@ -28,8 +28,9 @@ var returned = map[string]uintptr{
 	"mce_kill":     34,
 }
 
-// Options of prctl(2) that store an attribute.
-var stored = map[string]uintptr{"pdeathsig": 2, "child_subreaper": 37, "tsc": 25}
+// Options of prctl(2) that store an attribute. The signal at the death of the parent is the only one that differs between a command
+// of probeshim and one of the runtime.
+var stored = map[string]uintptr{"child_subreaper": 37, "tsc": 25}
 
 // Files of /proc/self. Go changes the handlers of signals and the soft limit of open files in each process alike.
 var files = []string{
