@@ -161,7 +161,7 @@ impl Shim {
         Ok(Self {
             info: listeners.info,
             passed: listeners.passed,
-            watchdog: start_watchdog(prober_handle.into_iter().chain([relay.thread()]).collect()),
+            watchdog: start_watchdog(prober_handle.into_iter().chain(relay.threads()).collect()),
             calls,
             relay: Box::pin(relay.ended()),
             drain,

@@ -76,8 +76,8 @@ pub struct PlayFlags {
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub container_log_monitor_interval: Option<BoundedDuration<3>>,
 
-    /// Maximum number of pods of all manifests together, 1 to 10000; manifests with more are refused
-    /// [default: 1000]
+    /// Maximum number of pods of all manifests together, 1 to 10000, with all completions of jobs;
+    /// manifests with more are refused [default: 1000]
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = whole_number::<usize, 1, 10_000>)]
     pub max_pods: Option<usize>,
 

@@ -1,5 +1,6 @@
 //! Diagnoses a node: what an installation would need, and whether an installation is complete.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::InstallError;
@@ -16,14 +17,16 @@ use super::socket_access::SocketAccess;
 use super::switch::KubeletSwitch;
 use super::systemctl::ServiceManager;
 use super::uninstall::installed_files;
-use super::units::UnitSettings;
+use super::units::{HEADER, UnitSettings};
 use crate::config::ServerConfig;
+use crate::regular_file::{MAX_SMALL_FILE_BYTES, read_to_string};
 use crate::socket::SocketPath;
 
 /// Time for the confirmation in the units that are compared. It is part of the timer only, which is
 /// not compared.
 const ANY_TIME: Duration = Duration::from_secs(60);
 
+const UNINSTALL: &str = "run: probeshim uninstall; then install it again";
 const REINSTALL_KUBELET: &str = "run: probeshim install --kubelet";
 const KUBELET_REMEDY: &str = "`probeshim install` works without the kubelet; `install --kubelet` does not";
 const CONFIG_REMEDY: &str = "correct the configuration; then run: probeshim install";
@@ -41,6 +44,12 @@ pub async fn diagnose(paths: &Paths, manager: &dyn ServiceManager) -> Result<Vec
         Ok(config) => {
             findings.extend(node_findings(paths, manager, config.upstream(), &config.listen).await);
             Some(config)
+        }
+        // Nothing but the kubelet's endpoint is left of an installation.
+        Err(InstallError::OwnSocket(socket)) => {
+            let detail = format!("the kubelet uses {socket} of probeshim, whose runtime is not known");
+            findings.push(Finding::failed("runtime", detail, UNINSTALL));
+            None
         }
         // It is the most frequent reason why a service does not start.
         Err(error) => {
@@ -78,7 +87,7 @@ pub async fn diagnose(paths: &Paths, manager: &dyn ServiceManager) -> Result<Vec
         let kubelet = kubelet.ok().flatten();
         findings.extend(kubelet.as_ref().and_then(|kubelet| changed(&recorded.switch, &kubelet.switch)));
         let has_timer = has_timer(manager)?;
-        findings.push(endpoint(paths, recorded, kubelet.as_ref(), &listen, has_timer)?);
+        findings.push(endpoint(paths, recorded, kubelet.as_ref(), &listen, (has_timer, record.is_rebuilt))?);
     }
     Ok(findings)
 }
@@ -131,13 +140,20 @@ impl ServiceConfig {
 /// Reports that there is no installation, or parts of one without a record.
 fn not_installed(paths: &Paths) -> Finding {
     const CHECK: &str = "installation";
-    let parts = installed_files(paths);
+    let units = InstalledUnit::ALL.map(Paths::unit);
+    // An administrator may have written a unit with this name.
+    let is_ours = |path: &PathBuf| {
+        !units.contains(path)
+            || read_to_string(&paths.at(path), MAX_SMALL_FILE_BYTES)
+                .is_ok_and(|text| text.starts_with(HEADER))
+    };
+    let parts: Vec<PathBuf> = installed_files(paths).into_iter().filter(is_ours).collect();
     if parts.is_empty() {
         return Finding::ok(CHECK, "probeshim is not installed as a service");
     }
     let parts: Vec<String> = parts.iter().map(|path| path.display().to_string()).collect();
     let detail = format!("parts of an installation are there without its record: {}", parts.join(", "));
-    Finding::failed(CHECK, detail, "run: probeshim uninstall")
+    Finding::failed(CHECK, detail, UNINSTALL)
 }
 
 fn program(paths: &Paths) -> Finding {
@@ -196,7 +212,7 @@ fn endpoint(
     recorded: &KubeletRecord,
     kubelet: Option<&NodeKubelet>,
     listen: &SocketPath,
-    has_timer: bool,
+    (has_timer, is_rebuilt): (bool, bool),
 ) -> Result<Finding, InstallError> {
     const CHECK: &str = "kubelet endpoint";
     let uses = kubelet.and_then(|kubelet| kubelet.uses(listen));
@@ -226,6 +242,11 @@ fn endpoint(
             format!(
                 "{unit} uses the runtime's own socket: `install` reverted the change after a failed check or Ctrl-C"
             ),
+        ),
+        (Some(Confirmation::Reverted) | None, _) if is_rebuilt => Finding::failed(
+            CHECK,
+            format!("{unit} uses the runtime's own socket; the record that has the reason is lost"),
+            REINSTALL_KUBELET,
         ),
         (Some(Confirmation::Reverted) | None, _) => Finding::failed(
             CHECK,

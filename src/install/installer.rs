@@ -26,8 +26,8 @@ impl Installer<'_> {
     /// Installs the program and its units, and starts them. Waits for no service.
     pub fn install(&self, plan: &InstallPlan) -> Result<(), InstallError> {
         let steps = plan.install_steps(self.paths, self.manager)?;
-        // The record is written before the first change. Until the sockets are exchanged, the earlier
-        // socket is the one to undo.
+        // The record is written before the first change. Until the sockets are exchanged, the
+        // earlier socket is the one to undo.
         let mut record = plan.record.clone();
         if let Some(earlier) = &plan.earlier {
             record.listen.clone_from(&earlier.listen);

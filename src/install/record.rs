@@ -113,9 +113,11 @@ impl InstallRecord {
             return None;
         }
         if let Some(kubelet) = &mut record.kubelet {
-            // A confirmation disables the timer.
+            // A confirmation disables the timer, as a revert does, which also removes the file that
+            // takes effect.
             let timer = Paths::enabled_unit(InstalledUnit::Revert);
-            kubelet.confirmed = timer.is_some_and(|timer| paths.at(timer).symlink_metadata().is_err());
+            let is_decided = timer.is_some_and(|timer| paths.at(timer).symlink_metadata().is_err());
+            kubelet.confirmed = is_decided && paths.at(kubelet.switch.effective_file()).exists();
         }
         record.is_rebuilt = true;
         Some(record)
@@ -212,8 +214,16 @@ mod tests {
             KubeletSwitch::ExtraArgs { unit: "kubelet.service".into(), previous: "-v=\"2\n%h".into() };
         record.kubelet = Some(KubeletRecord { switch, confirmed: true, reverted: false });
         std::fs::write(&unit, format!("[Service]\nExecStart=/a\n\n{}", record.unit_section())).unwrap();
+        let drop_in = paths.at(Paths::kubelet_drop_in("kubelet.service"));
+        std::fs::create_dir_all(drop_in.parent().unwrap()).unwrap();
+        std::fs::write(&drop_in, "").unwrap();
         let rebuilt = InstallRecord { is_rebuilt: true, ..record.clone() };
         assert_eq!(InstallRecord::read(&paths).unwrap(), Some(rebuilt));
+        // A change that was reverted is not confirmed.
+        std::fs::remove_file(&drop_in).unwrap();
+        let reverted = InstallRecord::read(&paths).unwrap().unwrap();
+        assert!(!reverted.kubelet.unwrap().confirmed);
+        std::fs::write(&drop_in, "").unwrap();
         // The timer of a change that is not confirmed is enabled.
         let timer = paths.at(Paths::enabled_unit(InstalledUnit::Revert).unwrap());
         std::fs::create_dir_all(timer.parent().unwrap()).unwrap();

@@ -247,7 +247,7 @@ async fn an_upstream_that_is_a_socket_of_probeshim_is_refused() {
         .filter(|finding| finding.state == FindingState::Failed)
         .map(|finding| &*finding.check)
         .collect();
-    assert!(failed.contains(&"configuration") && failed.contains(&"installation"), "{findings:?}");
+    assert!(failed.contains(&"runtime") && failed.contains(&"installation"), "{findings:?}");
 }
 
 #[tokio::test]

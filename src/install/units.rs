@@ -14,6 +14,9 @@ use crate::hex::hex;
 use crate::policy::ExecMode;
 use crate::socket::SocketPath;
 
+/// First line of each unit.
+pub(super) const HEADER: &str = "# Written by `probeshim install`; `probeshim uninstall` removes it.";
+
 /// Time in which a hung process is ended.
 const WATCHDOG: &str = "10s";
 
@@ -103,7 +106,7 @@ impl UnitSettings<'_> {
                 self.revert()
             }
         };
-        Some(format!("# Written by `probeshim install`; `probeshim uninstall` removes it.\n{text}"))
+        Some(format!("{HEADER}\n{text}"))
     }
 
     /// Returns the digest of the directives that take effect only when systemd starts the process.

@@ -170,7 +170,7 @@ impl ManifestSource {
 
 /// Returns the problem of manifests with more pods than the maximum.
 fn excess(pod_set: &PodSet, max_pods: usize) -> Option<String> {
-    let count = pod_set.count();
+    let count = pod_set.total();
     let maximum = format!("the manifests have {count} pods together, and the maximum is {max_pods}");
     (count > max_pods).then(|| format!("{maximum}; --max-pods sets another"))
 }

@@ -105,6 +105,12 @@ impl PodSet {
         self.pods.len() + of_workloads.sum::<usize>()
     }
 
+    /// Returns the number of pods if none fails, with those that have ended.
+    pub(crate) fn total(&self) -> usize {
+        let of_workloads = self.workloads.iter().map(|spec| usize::try_from(spec.scale.total()));
+        of_workloads.fold(self.pods.len(), |sum, count| sum.saturating_add(count.unwrap_or(usize::MAX)))
+    }
+
     /// Returns the name of each pod with the name of each of its containers, and those of the pods
     /// with which the workloads begin.
     pub(crate) fn container_names(&self) -> impl Iterator<Item = (String, String)> {

@@ -56,4 +56,12 @@ impl Scale {
             Self::Job(job) => job.completions.unwrap_or(u32::MAX).min(job.parallelism),
         }
     }
+
+    /// Returns the number of pods if none fails. Those of a job that have ended stay.
+    pub(crate) fn total(&self) -> u32 {
+        match self {
+            Self::Replicas { count, .. } => *count,
+            Self::Job(job) => job.completions.unwrap_or(0).max(job.parallelism),
+        }
+    }
 }

@@ -1,11 +1,16 @@
 //! Compares the command of a call with the patterns of many rules.
 
+use std::sync::Arc;
+
 use super::command_pattern::{CommandPattern, MAX_COMMAND};
 use super::offload::offload;
 
 /// Maximum number of steps of automata that a thread of the relay takes for a call: a fraction of a
 /// millisecond. More are taken by another thread.
 const MAX_STEPS: usize = 128 << 10;
+
+/// Number of steps that the beginning of a search costs.
+const BEGIN: usize = 64;
 
 /// The command of a call, with its arguments separated by spaces.
 #[derive(Debug)]
@@ -45,12 +50,25 @@ impl CommandLine {
         }
     }
 
-    /// Returns the patterns that match. Takes the steps of many patterns on another thread.
-    pub(super) async fn matching(self, patterns: Vec<CommandPattern>) -> Vec<CommandPattern> {
-        let Self::Line(line) = self else { return Vec::new() };
-        let steps = line.len() * patterns.len();
-        let matching = move || patterns.into_iter().filter(|pattern| pattern.is_match(&line)).collect();
-        if steps > MAX_STEPS { offload(matching).await } else { matching() }
+    /// Returns whether each pattern matches. Only those that are needed are compared. Takes the
+    /// steps of many patterns on another thread, in turn with those for other `key`s.
+    pub(super) async fn matching(
+        self,
+        patterns: &Arc<[CommandPattern]>,
+        needed: Vec<usize>,
+        key: Option<&str>,
+    ) -> Vec<bool> {
+        let mut matching = vec![false; patterns.len()];
+        let Self::Line(line) = self else { return matching };
+        let steps = (line.len() + BEGIN) * needed.len();
+        let patterns = patterns.clone();
+        let compare = move || {
+            for place in needed {
+                matching[place] = patterns[place].is_match(&line);
+            }
+            matching
+        };
+        if steps > MAX_STEPS { offload(key, compare).await } else { compare() }
     }
 }
 
@@ -83,12 +101,15 @@ mod tests {
 
     #[tokio::test]
     async fn many_patterns_match_as_few_do() {
-        let patterns: Vec<CommandPattern> =
+        let patterns: Arc<[CommandPattern]> =
             (0..100).map(|number| CommandPattern::new(&format!("a{number}$")).unwrap()).collect();
         for length in [10, 4000] {
-            let command = line(&[&"a".repeat(length), "a7"]);
-            let matching = command.matching(patterns.clone()).await;
-            assert_eq!(matching.iter().map(ToString::to_string).collect::<Vec<_>>(), ["a7$"]);
+            for (needed, expected) in [((0..100).collect(), vec![7]), ((8..100).collect(), vec![])] {
+                let command = line(&[&"a".repeat(length), "a7"]);
+                let matching = command.matching(&patterns, needed, Some("c0")).await;
+                let places: Vec<usize> = (0..100).filter(|place| matching[*place]).collect();
+                assert_eq!(places, expected);
+            }
         }
     }
 }

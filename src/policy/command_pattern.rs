@@ -113,6 +113,10 @@ impl Automata {
         let automaton = compile(text)?;
         let bytes = automaton.memory_usage();
         let mut in_use = self.in_use();
+        // Another thread may have compiled an equal pattern in the meantime.
+        if let Some(known) = in_use.by_text.get(text).and_then(Weak::upgrade) {
+            return Ok(CommandPattern(known));
+        }
         if in_use.bytes + bytes > self.limit {
             let (used, limit) = (in_use.bytes >> 10, self.limit >> 10);
             return Err(format!(

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::active::ActiveRule;
+use super::command_pattern::CommandPattern;
 use super::target::Target;
 use crate::cri::Method;
 use crate::inventory::{Container, Sandbox};
@@ -23,10 +24,20 @@ pub(super) struct RuleIndex {
 /// The rules that may select calls to a method.
 #[derive(Debug, Default)]
 pub(super) struct MethodRules {
-    pub(super) rules: Vec<Arc<ActiveRule>>,
+    pub(super) rules: Vec<MethodRule>,
+    /// The different patterns of their commands.
+    pub(super) patterns: Arc<[CommandPattern]>,
     /// Whether a rule selects the calls of probeshim itself.
     pub(super) selects_own_calls: bool,
     cache: Mutex<HashMap<String, CachedSelection>>,
+}
+
+/// A rule that may select calls to a method.
+#[derive(Clone, Debug)]
+pub(super) struct MethodRule {
+    pub(super) active: Arc<ActiveRule>,
+    /// Place of the pattern of its command; `None` if it has none.
+    pub(super) pattern: Option<usize>,
 }
 
 /// The rules that select an object, as long as the object does not change.
@@ -34,23 +45,35 @@ pub(super) struct MethodRules {
 struct CachedSelection {
     sandbox: Option<Arc<Sandbox>>,
     container: Option<Arc<Container>>,
-    rules: Arc<[Arc<ActiveRule>]>,
+    rules: Arc<[MethodRule]>,
 }
 
 impl RuleIndex {
     /// Creates the index of rules.
     pub(super) fn new(rules: Vec<Arc<ActiveRule>>) -> Self {
         let mut index = Self::default();
+        let mut patterns = HashMap::<&'static str, Vec<CommandPattern>>::new();
+        let mut places = HashMap::new();
         for active in &rules {
             if active.rule.refuses_connections() {
                 index.refusing.push(active.clone());
                 continue;
             }
             for method in active.rule.matches.methods() {
+                let pattern = active.rule.matches.command.as_ref().map(|pattern| {
+                    let of_method = patterns.entry(method.name()).or_default();
+                    *places.entry((method.name(), pattern.id())).or_insert_with(|| {
+                        of_method.push(pattern.clone());
+                        of_method.len() - 1
+                    })
+                });
                 let of_method = index.by_method.entry(method.name()).or_default();
-                of_method.rules.push(active.clone());
+                of_method.rules.push(MethodRule { active: active.clone(), pattern });
                 of_method.selects_own_calls |= active.rule.matches.selects_own_calls();
             }
+        }
+        for (method, patterns) in patterns {
+            index.by_method.entry(method).or_default().patterns = patterns.into();
         }
         Self { rules, ..index }
     }
@@ -72,12 +95,12 @@ impl RuleIndex {
 
     /// Returns the rules for a method whose selector admits a target. The result for an object is
     /// cached, because there may be thousands of rules.
-    pub(super) fn selected(&self, method: Method, target: &Target) -> Arc<[Arc<ActiveRule>]> {
+    pub(super) fn selected(&self, method: Method, target: &Target) -> Arc<[MethodRule]> {
         let Some(of_method) = self.by_method.get(method.name()) else { return Arc::new([]) };
         let select = || {
             let rules = of_method.rules.iter();
-            let admits = |active: &&Arc<ActiveRule>| {
-                active.rule.matches.selector.matches_names(target.names(), |key| target.label(key))
+            let admits = |rule: &&MethodRule| {
+                rule.active.rule.matches.selector.matches_names(target.names(), |key| target.label(key))
             };
             rules.filter(admits).cloned().collect()
         };

@@ -1,7 +1,7 @@
 //! Decides on one call: finds what it is about, and applies the policies that select it, in the
 //! order from the client to the runtime: pauses, faults, coalescing, limits.
 
-use std::collections::{HashMap, HashSet};
+use std::cell::LazyCell;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -11,7 +11,7 @@ use super::active::ActiveRule;
 use super::admission::ExecPolicies;
 use super::command_match::CommandLine;
 use super::effects::AppliedAction;
-use super::index::RuleIndex;
+use super::index::{MethodRule, RuleIndex};
 use super::metrics::FaultMetrics;
 use super::node_view::NodeView;
 use super::offload::offload;
@@ -81,15 +81,22 @@ impl PolicyInterceptor {
     }
 
     /// Reads the names in the request, a large one on another thread: it may have many thousands of
-    /// arguments.
+    /// arguments. Rules need no command that is too long for a pattern.
     async fn names(&self, request: Option<&Bytes>) -> RequestNames {
         let Some(request) = request else { return RequestNames::default() };
         let method = self.method;
         if request.len() <= MAX_MESSAGE_AT_ONCE {
             return RequestNames::read(method, request);
         }
-        let request = request.clone();
-        offload(move || RequestNames::read(method, &request)).await
+        let (request, needs_command) = (request.clone(), self.exec.is_some());
+        let read = move || {
+            let mut names = RequestNames::read(method, &request);
+            if !needs_command {
+                names.cut_command();
+            }
+            names
+        };
+        offload(None, read).await
     }
 
     /// Returns the effects of the rules that select the call.
@@ -102,29 +109,32 @@ impl PolicyInterceptor {
     ) -> Interception {
         let mut call = Interception::default();
         let rules = faults.index.selected(self.method, target);
-        let rules: Vec<_> = rules.iter().filter(|active| self.admits(active, target)).collect();
+        let command = CommandLine::new(target.command());
+        let is_long = matches!(command, CommandLine::TooLong);
 
         // The command is compared with each pattern once, whatever the number of rules is.
-        let mut patterns = HashMap::new();
-        patterns.extend(rules.iter().filter_map(|active| {
-            active.rule.matches.command.as_ref().map(|pattern| (pattern.id(), pattern.clone()))
-        }));
-        let mut matching = HashSet::new();
-        if !patterns.is_empty() {
-            let command = CommandLine::new(target.command());
-            if matches!(command, CommandLine::TooLong) {
-                rules.iter().for_each(|active| active.count_long_command());
-            }
-            matching
-                .extend(command.matching(patterns.into_values().collect()).await.iter().map(|it| it.id()));
-        }
+        let patterns = faults.index.for_method(self.method).map(|of_method| &of_method.patterns);
+        let mut needed: Vec<usize> = rules.iter().filter_map(|rule| rule.pattern).collect();
+        needed.sort_unstable();
+        needed.dedup();
+        let matching = match patterns.filter(|_| !needed.is_empty()) {
+            Some(patterns) => command.matching(patterns, needed, target.object_id()).await,
+            None => Vec::new(),
+        };
 
-        let (key, now) = (target.counter_key(), Instant::now());
-        for (place, active) in rules.into_iter().enumerate() {
+        let (key, now) = (LazyCell::new(|| target.counter_key()), Instant::now());
+        for (place, MethodRule { active, pattern }) in rules.iter().enumerate() {
             if place % RULES_AT_ONCE == RULES_AT_ONCE - 1 {
                 tokio::task::yield_now().await;
             }
-            if active.rule.matches.command.as_ref().is_some_and(|pattern| !matching.contains(&pattern.id())) {
+            let is_matching = |place: &usize| matching.get(*place).is_some_and(|is_match| *is_match);
+            if pattern.as_ref().is_some_and(|place| !is_long && !is_matching(place))
+                || !self.admits(active, target)
+            {
+                continue;
+            }
+            if is_long && pattern.is_some() {
+                active.count_long_command();
                 continue;
             }
             for (action, random) in active.occur(&key, Some(self.info.id), now) {

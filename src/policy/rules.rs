@@ -188,7 +188,7 @@ impl FaultRules {
             return None;
         }
         let few = Some(&rules.rules).filter(|rules| rules.len() <= FEW_RULES);
-        if few.is_some_and(|rules| !rules.iter().any(|active| active.rule.matches.admits(peer))) {
+        if few.is_some_and(|rules| !rules.iter().any(|rule| rule.active.rule.matches.admits(peer))) {
             return None;
         }
         Some(SelectedFaults { metrics: self.0.metrics.clone(), index })

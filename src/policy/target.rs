@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use prost::Message as _;
 
+use super::command_pattern::MAX_COMMAND;
 use crate::cri::{FieldMessage, MessageSide, Method, unary_message, v1};
 use crate::inventory::{Container, Inventory, Sandbox};
 
@@ -89,6 +90,21 @@ impl RequestNames {
             labels: message.map(&[pod, "labels"]),
             command: message.texts("cmd"),
             timeout_seconds: message.number("timeout").unwrap_or(0),
+        }
+    }
+
+    /// Leaves only the first arguments of a command that is too long for patterns, so that it is too
+    /// long still.
+    pub(super) fn cut_command(&mut self) {
+        let mut length = 0;
+        let is_beyond = |argument: &String| {
+            length += argument.len() + 1;
+            length > MAX_COMMAND + 1
+        };
+        if let Some(command) = &mut self.command
+            && let Some(last) = command.iter().position(is_beyond)
+        {
+            command.truncate(last + 1);
         }
     }
 
@@ -193,6 +209,7 @@ mod tests {
 
     use super::*;
     use crate::cri::{framed_message, v1};
+    use crate::policy::command_match::CommandLine;
 
     fn names(method: &str, message: &impl prost::Message) -> Target {
         let frame = framed_message(&message.encode_to_vec());
@@ -240,6 +257,20 @@ mod tests {
         let command = ["pg_isready".to_owned(), "-U".to_owned()];
         assert_eq!((exec.object_id(), exec.exec()), (Some("c0"), Some((&command[..], 5))));
         assert_eq!(exec.command(), Some(&command[..]));
+    }
+
+    #[test]
+    fn a_command_that_is_cut_is_too_long_for_patterns_still() {
+        for (arguments, bytes, kept) in [(10, 400, 10), (4096, 0, 4096), (4098, 0, 4098), (60_000, 1, 2049)] {
+            let command = Some(vec!["a".repeat(bytes); arguments]);
+            let mut names = RequestNames { command, ..RequestNames::default() };
+            let before = CommandLine::new(names.command.as_deref());
+            names.cut_command();
+            let after = names.command.as_deref();
+            assert_eq!(after.map(<[String]>::len), Some(kept), "{arguments} arguments of {bytes} bytes");
+            let is_long = |line: &CommandLine| matches!(line, CommandLine::TooLong);
+            assert_eq!(is_long(&CommandLine::new(after)), is_long(&before));
+        }
     }
 
     #[test]

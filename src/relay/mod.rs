@@ -69,6 +69,7 @@ pub use unary_response::UnaryResponse;
 pub use call::CallIds;
 
 use call::CallRegistry;
+use overflow::SecondThread;
 
 /// Number of task polls between two polls of the sockets while tasks are ready. With a larger
 /// number, a connection that always has work would run that many turns before the relay learns of
@@ -98,7 +99,7 @@ pub struct RelaySummary {
 #[derive(Debug)]
 pub struct Relay {
     ended: oneshot::Receiver<RelaySummary>,
-    thread: Handle,
+    threads: [Handle; 2],
 }
 
 impl Relay {
@@ -123,23 +124,24 @@ impl Relay {
             .enable_all()
             .event_interval(EVENT_INTERVAL)
             .build()?;
-        let relay_thread = runtime.handle().clone();
+        let second = SecondThread::start()?;
+        let threads = [runtime.handle().clone(), second.handle()];
         let listener = {
             let _entered = runtime.enter();
             tokio::net::UnixListener::from_std(listener)?
         };
         thread::Builder::new().name("relay".to_owned()).spawn(move || {
-            let summary = runtime.block_on(serve::serve(listener, settings, tracker, drain));
+            let summary = runtime.block_on(serve::serve(listener, settings, tracker, drain, second));
             // The receiver is gone if the program is exiting already.
             let _ = report.send(summary);
         })?;
-        Ok(Self { ended, thread: relay_thread })
+        Ok(Self { ended, threads })
     }
 
-    /// Returns a handle of the relay's thread, by which a watchdog notices that it hangs.
+    /// Returns handles of the relay's threads, by which a watchdog notices that one hangs.
     #[must_use]
-    pub fn thread(&self) -> Handle {
-        self.thread.clone()
+    pub fn threads(&self) -> [Handle; 2] {
+        self.threads.clone()
     }
 
     /// Waits for the end of the relay. Returns `None` if the relay's thread panicked.

@@ -6,13 +6,14 @@ use std::io;
 use std::thread;
 use std::time::Duration;
 
-use rustix::process::setpriority_process;
+use rustix::process::{getpriority_process, setpriority_process};
 use tokio::net::UnixStream;
 use tokio::runtime::{Builder, Handle};
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::EVENT_INTERVAL;
+use super::peer::Peer;
 
 /// Number of connections that the relay's thread takes at once.
 const BURST: u32 = 64;
@@ -20,7 +21,7 @@ const BURST: u32 = 64;
 /// Time after which the relay's thread takes one more.
 const REFILL: Duration = Duration::from_millis(15);
 
-/// Niceness of the second thread: the relay's thread goes first where both want the same core.
+/// Least niceness of the second thread: the relay's thread goes first where both want the same core.
 const NICE: i32 = 5;
 
 /// Decides which thread serves a connection.
@@ -30,35 +31,29 @@ pub(super) struct Placement {
     left: u32,
     /// Time of the last refill.
     refilled: Instant,
-    second: Option<SecondThread>,
+    second: SecondThread,
 }
 
 /// The second thread. It ends when this is dropped.
 #[derive(Debug)]
-struct SecondThread {
+pub(super) struct SecondThread {
     runtime: Handle,
     _end: DropGuard,
 }
 
 impl Placement {
-    pub(super) fn new() -> Self {
-        Self { left: BURST, refilled: Instant::now(), second: None }
+    pub(super) fn new(second: SecondThread) -> Self {
+        Self { left: BURST, refilled: Instant::now(), second }
     }
 
     /// Returns the thread that serves a connection, with the connection: `None` for the thread of
-    /// the relay, also if no second thread can be started.
+    /// the relay. That serves each kubelet, whose connections last for days.
     pub(super) fn place(&mut self, client: UnixStream) -> io::Result<(Option<Handle>, UnixStream)> {
-        if self.is_for_relay(Instant::now()) {
+        let is_kubelet = || Peer::from_socket(&client).is_some_and(|peer| peer.is_kubelet());
+        if self.is_for_relay(Instant::now()) || is_kubelet() {
             return Ok((None, client));
         }
-        let second = match self.second.take() {
-            Some(second) => second,
-            None => match SecondThread::start() {
-                Ok(second) => second,
-                Err(_) => return Ok((None, client)),
-            },
-        };
-        let runtime = self.second.insert(second).runtime.clone();
+        let runtime = self.second.runtime.clone();
         let client = client.into_std()?;
         let _entered = runtime.enter();
         Ok((Some(runtime.clone()), UnixStream::from_std(client)?))
@@ -69,7 +64,7 @@ impl Placement {
         let refills = now.duration_since(self.refilled).as_nanos() / REFILL.as_nanos();
         if let Ok(refills @ 1..) = u32::try_from(refills) {
             self.left = self.left.saturating_add(refills).min(BURST);
-            self.refilled = now;
+            self.refilled += REFILL * refills;
         }
         let is_taken = self.left > 0;
         self.left = self.left.saturating_sub(1);
@@ -78,16 +73,23 @@ impl Placement {
 }
 
 impl SecondThread {
-    fn start() -> io::Result<Self> {
+    pub(super) fn start() -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().event_interval(EVENT_INTERVAL).build()?;
         let (handle, end) = (runtime.handle().clone(), CancellationToken::new());
         let ended = end.clone();
         thread::Builder::new().name("relay-overflow".to_owned()).spawn(move || {
-            // On Linux, this is the niceness of one thread. Without the right, it stays as it is.
-            let _ = setpriority_process(None, NICE);
+            // On Linux, this is the niceness of one thread.
+            if getpriority_process(None).is_ok_and(|nice| nice < NICE) {
+                let _ = setpriority_process(None, NICE);
+            }
             runtime.block_on(ended.cancelled());
         })?;
         Ok(Self { runtime: handle, _end: end.drop_guard() })
+    }
+
+    /// Returns a handle of the thread.
+    pub(super) fn handle(&self) -> Handle {
+        self.runtime.clone()
     }
 }
 
@@ -97,7 +99,7 @@ mod tests {
 
     #[tokio::test]
     async fn connections_beyond_a_burst_are_served_by_a_second_thread() {
-        let mut placement = Placement::new();
+        let mut placement = Placement::new(SecondThread::start().unwrap());
         let mut place = || {
             let (thread, _client) = placement.place(UnixStream::pair().unwrap().0).unwrap();
             thread
@@ -114,10 +116,11 @@ mod tests {
 
     #[test]
     fn the_relay_takes_more_connections_after_a_while() {
-        let mut placement = Placement::new();
+        let mut placement = Placement::new(SecondThread::start().unwrap());
         let begun = placement.refilled;
         let mut taken = |at: Duration| (0..200).filter(|_| placement.is_for_relay(begun + at)).count();
-        let counts = [Duration::ZERO, REFILL / 2, 3 * REFILL, 1000 * REFILL].map(|at| taken(at));
-        assert_eq!(counts, [64, 0, 3, 64]);
+        let counts = [Duration::ZERO, REFILL / 2, 3 * REFILL + REFILL / 2, 4 * REFILL, 1000 * REFILL]
+            .map(|at| taken(at));
+        assert_eq!(counts, [64, 0, 3, 1, 64]);
     }
 }

@@ -10,7 +10,7 @@ use tracing::{error, info, warn};
 
 use super::call::CallRegistry;
 use super::connection::{self, ConnContext};
-use super::overflow::Placement;
+use super::overflow::{Placement, SecondThread};
 use super::refusals::Refusals;
 use super::{RelayConfig, RelaySummary};
 use crate::socket::Acceptor;
@@ -21,6 +21,7 @@ pub(super) async fn serve(
     settings: RelayConfig,
     tracker: CallRegistry,
     drain: CancellationToken,
+    second: SecondThread,
 ) -> RelaySummary {
     let mut summary = RelaySummary::default();
     let cut = CancellationToken::new();
@@ -29,7 +30,7 @@ pub(super) async fn serve(
     let shared = ConnContext { upstream, tracker, refusals, drain: drain.clone(), cut: cut.clone() };
     let mut links = JoinSet::new();
     let mut acceptor = Acceptor::new(listener);
-    let mut placement = Placement::new();
+    let mut placement = Placement::new(second);
     loop {
         let client = tokio::select! {
             biased;

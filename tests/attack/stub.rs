@@ -24,7 +24,7 @@ pub(crate) const LIST: &str = "/runtime.v1.RuntimeService/ListContainers";
 pub(crate) const LARGE_LIST: &str = "/runtime.v1.RuntimeService/ListPodSandbox";
 
 /// Number of threads.
-const THREADS: usize = 16;
+const THREADS: usize = 64;
 
 /// Size of the answer to [`LIST`] in bytes.
 const LIST_BYTES: usize = 64 << 10;

@@ -1,7 +1,7 @@
 //! Routes of fault rules: they are listed, activated, ended and planned.
 
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use axum::extract::State;
@@ -19,7 +19,10 @@ use crate::history::{Filter, Selection};
 use crate::policy::{FaultRule, Plan, PlannedCall, RuleError, RuleSource, is_lifetime};
 
 /// Permits the rules of one request at a time to be parsed.
-static PARSER: Semaphore = Semaphore::const_new(1);
+static PARSER: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(1)));
+
+/// Name of a rule until it receives another.
+const NAMELESS: &str = "fault";
 
 type Body<T> = Result<Json<T>, JsonRejection>;
 
@@ -34,7 +37,7 @@ pub(super) async fn add(
     body: Body<FaultsBody>,
 ) -> Result<Json<Vec<ActiveFault>>, RequestError> {
     let Json(FaultsBody { rules }) = body.map_err(|error| RequestError::BadRequest(error.body_text()))?;
-    let rules = parsed(&admin, rules).await?;
+    let rules = ParsedRules::new(rules).await?.named(&admin);
     if let Some(rule) = rules.iter().find(|rule| !rule.lifetime.is_some_and(is_lifetime)) {
         let reason = "needs a lifetime above 0s and up to 24h, such as --for 10m: each rule ends by itself";
         return Err(RequestError::BadRequest(format!("rule {:?} {reason}", rule.name)));
@@ -68,7 +71,7 @@ pub(super) async fn plan(
     body: Body<FaultsBody>,
 ) -> Result<Json<FaultPlan>, RequestError> {
     let Json(FaultsBody { rules }) = body.map_err(|error| RequestError::BadRequest(error.body_text()))?;
-    let rules = parsed(&admin, rules).await?;
+    let rules = ParsedRules::new(rules).await?.named(&admin);
     if let Some(rule) = rules.iter().find(|rule| rule.refuses_connections()) {
         let reason = "refuses connections, which are not recorded: it has no plan";
         return Err(RequestError::BadRequest(format!("rule {:?} {reason}", rule.name)));
@@ -96,27 +99,45 @@ pub(super) async fn plan(
     plan.map(Json).map_err(|error| RequestError::BadRequest(format!("the plan failed: {error}")))
 }
 
-/// Parses rules. A rule without a name receives one that no active rule has.
-async fn parsed(admin: &Admin, rules: Vec<FaultBody>) -> Result<Vec<FaultRule>, RequestError> {
-    let mut taken: HashSet<String> =
-        admin.state.policies.faults.list().into_iter().map(|known| known.name).collect();
-    taken.extend(rules.iter().filter_map(|rule| rule.name.clone()));
-    // The patterns of commands take milliseconds each. Requests take turns, so that they have at
-    // most one core.
-    let _turn = PARSER.acquire().await;
-    let parsed = tokio::task::spawn_blocking(move || {
-        let mut new_names =
-            (1..).map(|number| format!("fault-{number}")).filter(|name| !taken.contains(name));
-        let parse = |rule: &FaultBody| {
-            let name = rule.name.clone().or_else(|| new_names.next());
-            let lifetime = rule.for_ms.map(Duration::from_millis);
-            FaultRule::parse(&name.unwrap_or_default(), &rule.rule, lifetime, rule.all)
-        };
-        rules.iter().map(parse).collect::<Result<Vec<_>, _>>()
-    });
-    match parsed.await {
-        Ok(parsed) => parsed.map_err(|error| invalid(&error)),
-        Err(error) => Err(RequestError::BadRequest(format!("the rules cannot be parsed: {error}"))),
+/// Rules that were parsed.
+struct ParsedRules {
+    rules: Vec<FaultRule>,
+    /// Places of the rules that the user has not named.
+    nameless: Vec<usize>,
+}
+
+impl ParsedRules {
+    /// Parses rules on another thread: the patterns of commands take milliseconds each. Requests take
+    /// turns, so that they have at most one core.
+    async fn new(bodies: Vec<FaultBody>) -> Result<Self, RequestError> {
+        let turn = PARSER.clone().acquire_owned().await;
+        let parsed = tokio::task::spawn_blocking(move || {
+            // The turn ends with the work, also if the client does not wait for it.
+            let _turn = turn;
+            let parse = |body: &FaultBody| {
+                let name = body.name.as_deref().unwrap_or(NAMELESS);
+                FaultRule::parse(name, &body.rule, body.for_ms.map(Duration::from_millis), body.all)
+            };
+            let rules = bodies.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
+            let nameless = (0..).zip(&bodies).filter(|(_, body)| body.name.is_none());
+            Ok(Self { rules, nameless: nameless.map(|(place, _)| place).collect() })
+        });
+        match parsed.await {
+            Ok(parsed) => parsed.map_err(|error: RuleError| invalid(&error)),
+            Err(error) => Err(RequestError::BadRequest(format!("the rules cannot be parsed: {error}"))),
+        }
+    }
+
+    /// Returns the rules. A rule without a name receives one that no active rule has now.
+    fn named(mut self, admin: &Admin) -> Vec<FaultRule> {
+        let mut taken: HashSet<String> =
+            admin.state.policies.faults.list().into_iter().map(|known| known.name).collect();
+        taken.extend(self.rules.iter().map(|rule| rule.name.to_string()));
+        let mut names = (1..).map(|number| format!("fault-{number}")).filter(|name| !taken.contains(name));
+        for place in self.nameless {
+            self.rules[place].name = names.next().unwrap_or_default().into();
+        }
+        self.rules
     }
 }
 

@@ -1,3 +1,4 @@
+use std::fs;
 use std::io::Read as _;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

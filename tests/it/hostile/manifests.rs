@@ -82,8 +82,18 @@ async fn manifests_with_more_pods_together_than_the_maximum_are_refused() {
         };
         (0..count).map(one).collect()
     };
+    let jobs: String = (0..2)
+        .map(|number| {
+            deployments(1, 1)
+                .replace("kind: Deployment, apiVersion: apps/v1", "kind: Job, apiVersion: batch/v1")
+                .replace("name: d0", &format!("name: j{number}"))
+                .replace("replicas: 1, selector: {matchLabels: {a: b}}", "completions: 600")
+                .replace("spec: {containers", "spec: {restartPolicy: Never, containers")
+        })
+        .collect();
     for (manifests, arguments, expected) in [
-        (deployments(1000, 1000), &[][..], "have 1000000 pods together, and the maximum is 1000"),
+        (jobs, &[][..], "have 1200 pods together, and the maximum is 1000"),
+        (deployments(1000, 1000), &[], "have 1000000 pods together, and the maximum is 1000"),
         (deployments(2, 501), &[], "have 1002 pods together, and the maximum is 1000"),
         (deployments(2, 2), &["--max-pods", "3"], "have 4 pods together, and the maximum is 3"),
         (deployments(1, 1), &["--max-pods", "0"], "1 to 10000"),
