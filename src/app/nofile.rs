@@ -13,8 +13,8 @@ const ROOM: u64 = 1 << 15;
 /// Raises the soft limit of open files to the hard limit. A client of the relay takes two files, a
 /// container of procrun five and an exec two more; the soft limit is 1,024 on most systems.
 ///
-/// Makes room in the table of open files. The kernel doubles a full table, and lets all threads that
-/// open a file wait for tens of milliseconds meanwhile (`fs/file.c`: `expand_fdtable`).
+/// Makes room in the table of open files. The kernel doubles a full table, and lets all threads
+/// that open a file wait for tens of milliseconds meanwhile (`fs/file.c`: `expand_fdtable`).
 pub(super) fn raise_nofile_limit() {
     let limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {

@@ -188,7 +188,7 @@ async fn an_uninstallation_that_was_interrupted_anywhere_can_be_repeated_or_foll
 }
 
 #[tokio::test]
-async fn an_uninstallation_whose_record_is_lost_leaves_the_tree_as_it_was() {
+async fn an_uninstallation_with_a_lost_record_leaves_the_tree_as_it_was() {
     let node = TestNode::new();
     let before = node.tree();
     node.install().await.unwrap();
@@ -213,7 +213,7 @@ async fn an_uninstallation_without_record_and_units_points_the_kubelet_back() {
 }
 
 #[tokio::test]
-async fn an_installation_whose_record_is_lost_keeps_the_runtime_and_writes_the_record_again() {
+async fn an_installation_with_a_lost_record_keeps_the_runtime_and_writes_the_record_again() {
     let node = TestNode::new();
     node.install().await.unwrap();
     confirm(&node.paths, &node.manager).unwrap();
@@ -245,13 +245,13 @@ async fn an_upstream_that_is_a_socket_of_probeshim_is_refused() {
     let failed: Vec<&str> = findings
         .iter()
         .filter(|finding| finding.state == FindingState::Failed)
-        .map(|finding| &*finding.check)
+        .map(|finding| finding.check)
         .collect();
     assert!(failed.contains(&"runtime") && failed.contains(&"installation"), "{findings:?}");
 }
 
 #[tokio::test]
-async fn the_diagnosis_of_an_installation_whose_record_is_lost_examines_its_units() {
+async fn the_diagnosis_of_an_installation_with_a_lost_record_examines_its_units() {
     let node = TestNode::new();
     node.install().await.unwrap();
     fs::remove_file(node.paths.at(Paths::record())).unwrap();

@@ -140,7 +140,8 @@ impl Automata {
 /// Compiles a pattern to an automaton that finds it anywhere in a command. The error is a
 /// predicate about it.
 fn compile(text: &str) -> Result<dense::DFA<Vec<u32>>, String> {
-    // Classes such as `\w` are those of ASCII: the automata of Unicode's are a hundred times larger.
+    // Classes such as `\w` are those of ASCII: the automata of Unicode's are a hundred times
+    // larger.
     let syntax = syntax::Config::new().unicode(false).utf8(false);
     let parsed = syntax::parse_with(text, &syntax);
     let hir =

@@ -93,8 +93,8 @@ impl RequestNames {
         }
     }
 
-    /// Leaves only the first arguments of a command that is too long for patterns, so that it is too
-    /// long still.
+    /// Leaves only the first arguments of a command that is too long for patterns, so that it is
+    /// too long still.
     pub(super) fn cut_command(&mut self) {
         let mut length = 0;
         let is_beyond = |argument: &String| {

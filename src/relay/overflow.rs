@@ -21,7 +21,8 @@ const BURST: u32 = 64;
 /// Time after which the relay's thread takes one more.
 const REFILL: Duration = Duration::from_millis(15);
 
-/// Least niceness of the second thread: the relay's thread goes first where both want the same core.
+/// Least niceness of the second thread: the relay's thread goes first where both want the same
+/// core.
 const NICE: i32 = 5;
 
 /// Decides which thread serves a connection.
@@ -117,10 +118,10 @@ mod tests {
     #[test]
     fn the_relay_takes_more_connections_after_a_while() {
         let mut placement = Placement::new(SecondThread::start().unwrap());
-        let begun = placement.refilled;
-        let mut taken = |at: Duration| (0..200).filter(|_| placement.is_for_relay(begun + at)).count();
-        let counts = [Duration::ZERO, REFILL / 2, 3 * REFILL + REFILL / 2, 4 * REFILL, 1000 * REFILL]
-            .map(|at| taken(at));
+        let start = placement.refilled;
+        let mut taken = |at: Duration| (0..200).filter(|_| placement.is_for_relay(start + at)).count();
+        let counts =
+            [Duration::ZERO, REFILL / 2, 3 * REFILL + REFILL / 2, 4 * REFILL, 1000 * REFILL].map(&mut taken);
         assert_eq!(counts, [64, 0, 3, 1, 64]);
     }
 }

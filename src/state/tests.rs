@@ -159,7 +159,8 @@ async fn an_unreadable_state_entry_is_reported_with_its_key() {
 }
 
 /// Damages a real file in many ways. Each file is refused with a message, or read completely: the
-/// pages have checksums, and damage to unused pages has no effect. Nothing is printed to standard error, and nothing panics.
+/// pages have checksums, and damage to unused pages has no effect. Nothing is printed to standard
+/// error, and nothing panics.
 #[tokio::test]
 async fn a_damaged_state_file_is_read_completely_or_refused_with_a_message() {
     let dir = tempfile::tempdir().unwrap();

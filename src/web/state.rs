@@ -34,8 +34,12 @@ impl PageState {
         let mut exec_policies = ExecPolicies::new(policies);
         if !admin.shows_commands() {
             // A rule can have the pattern of a command, and a selector the labels of pods.
-            faults.iter_mut().for_each(|fault| fault.rule.clear());
-            pauses.iter_mut().for_each(|pause| pause.selector.clear());
+            for fault in &mut faults {
+                fault.rule.clear();
+            }
+            for pause in &mut pauses {
+                pause.selector.clear();
+            }
             exec_policies.exec_match = None;
         }
         Self {

@@ -107,8 +107,8 @@ struct ParsedRules {
 }
 
 impl ParsedRules {
-    /// Parses rules on another thread: the patterns of commands take milliseconds each. Requests take
-    /// turns, so that they have at most one core.
+    /// Parses rules on another thread: the patterns of commands take milliseconds each. Requests
+    /// take turns, so that they have at most one core.
     async fn new(bodies: Vec<FaultBody>) -> Result<Self, RequestError> {
         let turn = PARSER.clone().acquire_owned().await;
         let parsed = tokio::task::spawn_blocking(move || {
