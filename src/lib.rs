@@ -130,3 +130,7 @@ pub mod progress;
 pub mod demo;
 
 pub mod app;
+
+// Public for the fuzz targets and the test of their corpora only.
+#[doc(hidden)]
+pub mod fuzzing;

@@ -105,12 +105,17 @@ struct User {
 pub(super) fn read(path: &Path) -> Result<(Url, Credentials), KubeconfigError> {
     let text = read_to_string(path, MAX_YAML_BYTES);
     let text = text.map_err(|source| KubeconfigError::File { path: path.to_owned(), source })?;
+    parse(&text, path)
+}
+
+/// Parses the text of a kubeconfig, and opens no file. The error has all problems.
+pub(super) fn parse(text: &str, path: &Path) -> Result<(Url, Credentials), KubeconfigError> {
     let invalid = |reasons: &[String]| {
         let lines: Vec<String> =
             reasons.iter().map(|reason| format!("{}: {reason}", path.display())).collect();
         KubeconfigError::Invalid(lines.join("\n"))
     };
-    let kubeconfig: Kubeconfig = serde_saphyr::from_str(&text)
+    let kubeconfig: Kubeconfig = serde_saphyr::from_str(text)
         .map_err(|error| invalid(&[format!("is no kubeconfig: {}", error.without_snippet())]))?;
     let dir = path.parent().unwrap_or(Path::new("."));
     convert(kubeconfig, dir).map_err(|problems| invalid(&problems))

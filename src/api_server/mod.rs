@@ -2,6 +2,7 @@
 //! them: it would add thirty crates and a second HTTP client for four requests.
 
 mod credentials;
+mod interpret;
 mod kubeconfig;
 mod lines;
 mod node_kubeconfig;
@@ -21,6 +22,7 @@ use url::Url;
 use credentials::{Content, Credentials};
 
 pub use credentials::CredentialsError;
+pub(crate) use interpret::interpret_kubeconfig;
 pub use kubeconfig::KubeconfigError;
 pub(crate) use lines::Lines;
 pub(crate) use node_kubeconfig::{NodeKubeconfig, NodeKubeconfigs};

@@ -26,13 +26,13 @@ pub struct CallMatch {
     /// Methods, and the text that selects them.
     pub(super) methods: Option<(String, Vec<Method>)>,
     /// Pod and container of the call.
-    pub(super) selector: Selector,
+    pub(crate) selector: Selector,
     /// Command of an ExecSync or Exec, with its arguments separated by spaces.
-    pub(super) command: Option<Regex>,
+    pub(crate) command: Option<Regex>,
     /// Name of the client's program.
-    pub(super) client: Option<WildMatch>,
+    pub(crate) client: Option<WildMatch>,
     /// Type of the probe that an ExecSync belongs to.
-    pub(super) probe: Option<ProbeType>,
+    pub(crate) probe: Option<ProbeType>,
 }
 
 impl CallMatch {
@@ -124,7 +124,7 @@ impl CallMatch {
     }
 
     /// Returns the methods whose calls may be selected.
-    pub(super) fn methods(&self) -> Box<dyn Iterator<Item = Method> + '_> {
+    pub(crate) fn methods(&self) -> Box<dyn Iterator<Item = Method> + '_> {
         match &self.methods {
             Some((_, methods)) => Box::new(methods.iter().copied()),
             None => Box::new(Method::all()),

@@ -98,6 +98,12 @@ impl RequestNames {
     }
 }
 
+/// Reads the names in the message of a request, with its gRPC frame, for a fuzz target.
+pub(crate) fn read_request_names(method: Method, frame: &[u8]) {
+    let target = Target::new(RequestNames::read(method, frame));
+    drop((target.counter_key(), target.command_line()));
+}
+
 impl Target {
     /// Creates a target from the names of a request, whose objects are unknown.
     pub(super) fn new(names: RequestNames) -> Self {
