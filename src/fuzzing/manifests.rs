@@ -15,7 +15,8 @@ const PATH: &str = "manifest.yaml";
 /// file and a line. Tables of probes are harmless.
 pub(super) fn run(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
-    let lines = text.lines().count() as u64 + 1;
+    // A carriage return ends a line of YAML too.
+    let lines = text.matches(['\n', '\r']).count() as u64 + 1;
     for purpose in [Purpose::Probe, Purpose::Run, Purpose::Check] {
         let options = ReadOptions { purpose, ..ReadOptions::default() };
         let files = read(text, options);

@@ -16,13 +16,8 @@ use crate::manifest::field_lines::FieldLines;
 use crate::manifest::index::Manifests;
 use crate::manifest::remarks;
 use crate::manifest::source::Source;
+use crate::manifest::stdin::{is_stdin, shown_path};
 use crate::regular_file::{MAX_YAML_BYTES, read_named_to_string, read_stdin_to_string, read_to_string};
-
-/// Path that names standard input, as in kubectl.
-const STDIN: &str = "-";
-
-/// Name of standard input in errors.
-const STDIN_NAME: &str = "standard input";
 
 /// Extensions of manifest files. Other files of a directory are skipped.
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
@@ -300,16 +295,6 @@ impl FileStamp {
         let modified = if is_fifo { (0, 0) } else { (found.mtime(), found.mtime_nsec()) };
         Ok(Self { inode: found.ino(), length: found.len(), modified })
     }
-}
-
-/// Returns whether the path, as a user wrote it, names standard input.
-pub(crate) fn is_stdin(path: &Path) -> bool {
-    path == Path::new(STDIN)
-}
-
-/// Returns the path as it is shown in errors.
-pub(crate) fn shown_path(path: &Path) -> std::path::Display<'_> {
-    if is_stdin(path) { Path::new(STDIN_NAME) } else { path }.display()
 }
 
 /// Returns the reader of a file that a user names.

@@ -7,6 +7,7 @@ use wildmatch::WildMatch;
 
 use crate::cri::Method;
 use crate::manifest::ProbeType;
+use crate::manifest::validation::{QUALIFIED_NAME, is_qualified_name};
 use crate::probe::Selector;
 use crate::relay::Peer;
 use crate::suggest::did_you_mean;
@@ -50,6 +51,9 @@ impl CallMatch {
             "pod" => match value.split_once('/') {
                 None => self.selector.pod = Some(WildMatch::new(value)),
                 Some((namespace, pod)) => {
+                    if namespace.is_empty() || pod.is_empty() || pod.contains('/') {
+                        return Err("must be POD or NAMESPACE/POD".to_owned());
+                    }
                     if self.selector.namespace.is_some() {
                         return Err("names a namespace, and namespace is set too".to_owned());
                     }
@@ -80,6 +84,9 @@ impl CallMatch {
                     let (hint, known) = (did_you_mean(key, Self::KEYS), Self::KEYS.join(", "));
                     format!("has an unknown key{hint}; the keys are {known} and label.NAME")
                 })?;
+                if !is_qualified_name(label) {
+                    return Err(format!("has an invalid name of a label: {QUALIFIED_NAME}"));
+                }
                 self.selector.labels.push((label.to_owned(), WildMatch::new(value)));
             }
         }

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use super::file::{CaptureFile, RecordedCall};
 use super::report::{ReplayReport, ReplayedCall};
-use super::run::{Schedule, plan};
+use super::run::{Schedule, limit, plan};
 use super::targets::Targets;
 use crate::capture::CaptureRuntime;
+use crate::cri::FieldClient;
 use crate::cri::v1::{Container, ContainerMetadata, PodSandbox, PodSandboxMetadata};
 use crate::socket::SocketPath;
 
@@ -31,7 +32,7 @@ pub(crate) fn interpret_capture(bytes: &[u8]) -> Option<ReplayReport> {
         match plan(call, &targets, index % 2 == 0) {
             Ok((_, request)) => {
                 schedule.next(call.start, 0.5);
-                drop(request.encode());
+                drop(FieldClient::request(request, limit(call).0));
                 sent.push(replayed(call));
             }
             Err(reason) => report.skip(reason, &targets),

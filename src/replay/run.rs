@@ -206,7 +206,7 @@ async fn send_all(
 
 /// Limits of a call: the time that the runtime is given, and the time after which the call is
 /// cancelled. A call that its client cancelled without a deadline is cancelled after the same time.
-fn limit(call: &RecordedCall) -> (Option<Duration>, Option<Duration>) {
+pub(super) fn limit(call: &RecordedCall) -> (Option<Duration>, Option<Duration>) {
     let is_cancelled = matches!(call.outcome, CallOutcome::ClientReset(_) | CallOutcome::ClientGone);
     (call.timeout, call.timeout.or(is_cancelled.then_some(call.duration)))
 }
