@@ -36,6 +36,8 @@ pub mod lockfile;
 
 pub mod net;
 
+mod ascii_url;
+
 pub mod gofmt;
 
 pub mod exec_output;

@@ -11,6 +11,7 @@ use serde_json::Value;
 use url::Url;
 
 use super::credentials::{Content, Credentials, CredentialsError};
+use crate::ascii_url;
 use crate::regular_file::{MAX_YAML_BYTES, read_to_string};
 
 /// Reason why the API server is unknown, or cannot be queried.
@@ -192,7 +193,7 @@ struct FieldReader<'a> {
 
 impl FieldReader<'_> {
     fn url(&mut self, server: &str) -> Option<Url> {
-        let url = Url::parse(server).ok();
+        let url = ascii_url::parse(server).ok();
         let Some(url) = url.filter(|url| url.scheme() == "https" && url.host_str().is_some()) else {
             self.problems.push("server must be https://HOST:PORT".to_owned());
             return None;
