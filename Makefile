@@ -1,6 +1,6 @@
 # Tests need root for real containers. Without root they skip such tests and list them.
 
-.PHONY: audit deny build static reproducible image demo test lint check conformance parity differential equivalence play-test image-test ui-test vm-test chaos-install exec-chaos cluster-test diagnose soak attack bench generate pictures fuzz install uninstall
+.PHONY: audit deny build static reproducible image demo test lint check conformance parity differential equivalence play-test image-test ui-test vm-test chaos-install exec-chaos cluster-test diagnose soak attack bench generate pictures fuzz fuzz-corpus install uninstall
 
 # Suites outside cargo's set of "all targets". Each has a target here.
 SUITES = play conformance parity differential equivalence image ui vm cluster diagnose soak attack
@@ -88,7 +88,7 @@ soak:
 attack:
 	cargo test --release --test attack -- $(ATTACKS)
 
-# Formatting, clippy and rustdoc, with warnings denied. Suites and the fuzz target are not in cargo's set of "all targets".
+# Formatting, clippy and rustdoc, with warnings denied. Suites and the fuzz targets are not in cargo's set of "all targets".
 lint:
 	cargo fmt --all --check
 	cargo fmt --check --manifest-path fuzz/Cargo.toml
@@ -166,8 +166,15 @@ pictures: build
 	@tests/tools/install ui
 	@tools=$$(tests/tools/build puppeteer-24) && node docs/images/render.cjs "$$tools" $(PROGRAM) "$$(command -v chromium)" docs/images
 
-# A minute of arbitrary bytes into the authority rewriter, and one into the exec helper's protocol. Needs a nightly toolchain and
-# cargo-fuzz.
+# Arbitrary bytes into each reader of input that another user, a container or another machine can send. Each target runs for
+# SECONDS; TARGETS="rules manifests" selects some. Needs a nightly toolchain and cargo-fuzz. `make test` runs the inputs in
+# fuzz/corpus.
+SECONDS = 60
+TARGETS =
+
 fuzz:
-	cargo +nightly fuzz run authority_fix -- -max_total_time=60
-	cargo +nightly fuzz run exec_protocol -- -max_total_time=60
+	@fuzz/run $(SECONDS) $(TARGETS)
+
+# Adds inputs that `make fuzz` has found to fuzz/corpus.
+fuzz-corpus:
+	@fuzz/run minimize $(TARGETS)

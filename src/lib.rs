@@ -36,6 +36,8 @@ pub mod lockfile;
 
 pub mod net;
 
+mod ascii_url;
+
 pub mod gofmt;
 
 pub mod exec_output;
@@ -130,3 +132,7 @@ pub mod progress;
 pub mod demo;
 
 pub mod app;
+
+// Public for the fuzz targets and the test of their corpora only.
+#[doc(hidden)]
+pub mod fuzzing;

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use tower::ServiceExt as _;
 
 use super::caller::Caller;
-use super::slots::Slots;
+use super::slots::{ConnectionSlot, Slots};
 
 /// Paths whose requests may keep a reserved slot.
 const HEALTH: [&str; 2] = ["/healthz", "/readyz"];
@@ -33,6 +33,36 @@ pub(super) struct ConnectionLimits {
     /// Maximum duration of a connection, which then serves one request; `None` for any number of
     /// requests without a time limit.
     pub(super) max_duration: Option<Duration>,
+}
+
+/// Serves the requests of a client on its connection.
+pub(super) async fn serve_connection<S>(
+    stream: S,
+    caller: Caller,
+    held: Arc<ConnectionSlot>,
+    grant: ConnectionLimits,
+    router: Router,
+) where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        let (held, router, caller) = (held.clone(), router.clone(), caller.clone());
+        async move {
+            held.answering();
+            if !HEALTH.contains(&request.uri().path()) {
+                held.leave_reserved().await;
+            }
+            request.extensions_mut().insert(caller);
+            request.extensions_mut().insert(held);
+            router.oneshot(request).await
+        }
+    });
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new())
+        .header_read_timeout(grant.head_timeout)
+        .keep_alive(grant.max_duration.is_none());
+    // Errors are ignored: the client has disconnected, was too slow, or did not send HTTP.
+    let _ = http.serve_connection(TokioIo::new(stream), service).await;
 }
 
 /// Serves a listener for as long as the future is polled. Open connections outlive the future.
@@ -55,24 +85,7 @@ pub(super) async fn serve<L: Listener, S, F>(
         let (held, router) = (slot.clone(), router.clone());
         let connection = async move {
             let Ok(Some((stream, caller))) = prepared.await else { return };
-            let service = service_fn(move |mut request: Request<Incoming>| {
-                let (held, router, caller) = (held.clone(), router.clone(), caller.clone());
-                async move {
-                    held.answering();
-                    if !HEALTH.contains(&request.uri().path()) {
-                        held.leave_reserved().await;
-                    }
-                    request.extensions_mut().insert(caller);
-                    request.extensions_mut().insert(held);
-                    router.oneshot(request).await
-                }
-            });
-            let mut http = http1::Builder::new();
-            http.timer(TokioTimer::new())
-                .header_read_timeout(grant.head_timeout)
-                .keep_alive(grant.max_duration.is_none());
-            // Errors are ignored: the client has disconnected, was too slow, or did not send HTTP.
-            let _ = http.serve_connection(TokioIo::new(stream), service).await;
+            serve_connection(stream, caller, held, grant, router).await;
         };
         tokio::spawn(async move {
             tokio::select! {

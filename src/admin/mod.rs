@@ -12,6 +12,7 @@ pub mod api;
 mod caller;
 mod client;
 mod host_check;
+mod interpret;
 mod listener;
 #[cfg(test)]
 mod metric_reference;
@@ -27,6 +28,7 @@ mod state;
 mod users;
 
 pub use client::{Client, ClientError, Followed};
+pub(crate) use interpret::{FuzzCaller, interpret_requests};
 pub use metrics_access::{MetricsAccess, TokenAccess};
 pub(crate) use refusal::refusal;
 pub(crate) use routes::INDEX;

@@ -21,12 +21,12 @@ use crate::tls::{TlsServer, has_client_certificate};
 
 /// Limits of the admin socket. At most [`MAX_FOLLOWERS`](super::state::MAX_FOLLOWERS) connections
 /// follow calls or events; the others remain for short requests.
-const ADMIN: ConnectionLimits =
+pub(super) const ADMIN: ConnectionLimits =
     ConnectionLimits { connections: 256, head_timeout: Duration::from_secs(10), max_duration: None };
 
 /// Limits of the TCP addresses, which every user of this machine, or other machines, can reach: no
 /// client can block the others.
-const PUBLIC: ConnectionLimits = ConnectionLimits {
+pub(super) const PUBLIC: ConnectionLimits = ConnectionLimits {
     connections: 64,
     head_timeout: Duration::from_secs(2),
     max_duration: Some(Duration::from_secs(20)),
@@ -46,11 +46,7 @@ pub struct MetricsEndpoint {
 /// Serves the whole API on the admin socket to these users, for as long as the future is polled.
 pub async fn serve_admin(listener: UnixListener, users: AdminUsers, admin: Arc<Admin>) {
     let listener = UserListener::new(listener, users.clone());
-    let changing = routes::control().layer(from_fn(access::control_only));
-    let owned = routes::owned().layer(from_fn(access::owner_only));
-    let router =
-        routes::public().merge(routes::pods_list()).merge(routes::private()).merge(changing).merge(owned);
-    listener::serve(listener, ADMIN, finish(router, admin), move |stream: UnixStream| {
+    listener::serve(listener, ADMIN, admin_router(admin), move |stream: UnixStream| {
         let peer = Peer::from_socket(&stream);
         let class = peer.as_ref().and_then(|peer| users.class(peer.uid));
         async move { Some((stream, Caller { peer, class: class?, has_certificate: false })) }
@@ -58,14 +54,28 @@ pub async fn serve_admin(listener: UnixListener, users: AdminUsers, admin: Arc<A
     .await;
 }
 
-/// Serves the public part of the API on a loopback address, with the routes of the web page, for as
-/// long as the future is polled.
-pub async fn serve_public(listener: TcpListener, admin: Arc<Admin>, page: Router<Arc<Admin>>) {
+/// Returns the routes of the admin socket.
+pub(super) fn admin_router(admin: Arc<Admin>) -> Router {
+    let changing = routes::control().layer(from_fn(access::control_only));
+    let owned = routes::owned().layer(from_fn(access::owner_only));
+    let router =
+        routes::public().merge(routes::pods_list()).merge(routes::private()).merge(changing).merge(owned);
+    finish(router, admin)
+}
+
+/// Returns the routes of the loopback address, with those of the web page.
+pub(super) fn public_router(admin: Arc<Admin>, page: Router<Arc<Admin>>) -> Router {
     let pods = if admin.info.http_pods { routes::pods_list() } else { routes::no_pods() };
     let router = routes::metrics_and_health().merge(pods).merge(page);
     let router =
         router.layer(from_fn(host_check::loopback_hosts_only)).layer(from_fn(host_check::readers_only));
-    listener::serve(listener, PUBLIC, finish(router, admin), plain).await;
+    finish(router, admin)
+}
+
+/// Serves the public part of the API on a loopback address, with the routes of the web page, for as
+/// long as the future is polled.
+pub async fn serve_public(listener: TcpListener, admin: Arc<Admin>, page: Router<Arc<Admin>>) {
+    listener::serve(listener, PUBLIC, public_router(admin, page), plain).await;
 }
 
 /// Serves metrics and health for Prometheus on other machines, for as long as the future is polled.

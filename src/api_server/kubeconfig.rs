@@ -11,6 +11,7 @@ use serde_json::Value;
 use url::Url;
 
 use super::credentials::{Content, Credentials, CredentialsError};
+use crate::ascii_url;
 use crate::regular_file::{MAX_YAML_BYTES, read_to_string};
 
 /// Reason why the API server is unknown, or cannot be queried.
@@ -105,12 +106,17 @@ struct User {
 pub(super) fn read(path: &Path) -> Result<(Url, Credentials), KubeconfigError> {
     let text = read_to_string(path, MAX_YAML_BYTES);
     let text = text.map_err(|source| KubeconfigError::File { path: path.to_owned(), source })?;
+    parse(&text, path)
+}
+
+/// Parses the text of a kubeconfig, and opens no file. The error has all problems.
+pub(super) fn parse(text: &str, path: &Path) -> Result<(Url, Credentials), KubeconfigError> {
     let invalid = |reasons: &[String]| {
         let lines: Vec<String> =
             reasons.iter().map(|reason| format!("{}: {reason}", path.display())).collect();
         KubeconfigError::Invalid(lines.join("\n"))
     };
-    let kubeconfig: Kubeconfig = serde_saphyr::from_str(&text)
+    let kubeconfig: Kubeconfig = serde_saphyr::from_str(text)
         .map_err(|error| invalid(&[format!("is no kubeconfig: {}", error.without_snippet())]))?;
     let dir = path.parent().unwrap_or(Path::new("."));
     convert(kubeconfig, dir).map_err(|problems| invalid(&problems))
@@ -187,7 +193,7 @@ struct FieldReader<'a> {
 
 impl FieldReader<'_> {
     fn url(&mut self, server: &str) -> Option<Url> {
-        let url = Url::parse(server).ok();
+        let url = ascii_url::parse(server).ok();
         let Some(url) = url.filter(|url| url.scheme() == "https" && url.host_str().is_some()) else {
             self.problems.push("server must be https://HOST:PORT".to_owned());
             return None;

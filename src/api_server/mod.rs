@@ -2,6 +2,7 @@
 //! them: it would add thirty crates and a second HTTP client for four requests.
 
 mod credentials;
+mod interpret;
 mod kubeconfig;
 mod lines;
 mod node_kubeconfig;
@@ -21,10 +22,12 @@ use url::Url;
 use credentials::{Content, Credentials};
 
 pub use credentials::CredentialsError;
+pub(crate) use interpret::interpret_kubeconfig;
 pub use kubeconfig::KubeconfigError;
 pub(crate) use lines::Lines;
 pub(crate) use node_kubeconfig::{NodeKubeconfig, NodeKubeconfigs};
 
+use crate::ascii_url;
 use crate::https::{self, HttpsError};
 use crate::terminal::sanitize;
 use crate::tls::{Tls, TlsError};
@@ -97,7 +100,7 @@ impl ApiServer {
         let variable = |name| env::var(name).map_err(|_| KubeconfigError::NotInCluster { variable: name });
         let (host, port) = (variable("KUBERNETES_SERVICE_HOST")?, variable("KUBERNETES_SERVICE_PORT")?);
         let host = if host.contains(':') { format!("[{host}]") } else { host };
-        let url = Url::parse(&format!("https://{host}:{port}"))
+        let url = ascii_url::parse(&format!("https://{host}:{port}"))
             .map_err(|_| KubeconfigError::NotInCluster { variable: "KUBERNETES_SERVICE_HOST" })?;
         let file = |name| Some(Content::File(PathBuf::from(SERVICE_ACCOUNT_DIR).join(name)));
         let credentials = Credentials { authority: file("ca.crt"), token: file("token"), identity: None };

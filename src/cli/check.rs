@@ -50,6 +50,11 @@ impl CheckCommand {
     }
 }
 
+/// Returns the table of probes for a terminal, for a fuzz target.
+pub(crate) fn probe_table(described: &[DescribedProbe]) -> String {
+    table(described, Screen::narrow())
+}
+
 fn table(described: &[DescribedProbe], screen: Screen) -> String {
     if described.is_empty() {
         return "no errors, and no probes\n".to_owned();

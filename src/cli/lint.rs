@@ -113,6 +113,11 @@ fn time(time: SystemTime) -> String {
         .map_or_else(|_| "an unknown time".to_owned(), |time| time.strftime("%F %H:%M:%S").to_string())
 }
 
+/// Returns the text of findings for a terminal, for a fuzz target.
+pub(crate) fn finding_text(findings: &[LintFinding]) -> String {
+    render(findings, "in no attempts", Screen::narrow())
+}
+
 /// Returns a paragraph per finding, and a line with their numbers.
 fn render(findings: &[LintFinding], examined: &str, screen: Screen) -> String {
     let width = screen.width.unwrap_or(WIDTH).min(WIDTH);

@@ -9,7 +9,7 @@ use clap::Args;
 
 use super::CliError;
 use super::admin_args::OutputFormat;
-use crate::replay::{CaptureFile, ReadError, ReplaySpec, run_replay};
+use crate::replay::{CaptureFile, ReadError, ReplayReport, ReplaySpec, run_replay};
 use crate::socket::SocketPath;
 use crate::terminal::format;
 use crate::terminal::screen::{Screen, print};
@@ -73,6 +73,11 @@ impl ReplayCommand {
             _ => Ok(()),
         }
     }
+}
+
+/// Returns the tables of a replay for a terminal, for a fuzz target.
+pub(crate) fn replay_text(report: &ReplayReport) -> String {
+    text::text(report, Screen::narrow())
 }
 
 /// Parses the factor of the speed.

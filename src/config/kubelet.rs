@@ -6,6 +6,7 @@ use std::time::Duration;
 use url::Url;
 
 use super::values::BoundedDuration;
+use crate::ascii_url;
 use crate::manifest::KubeletClient;
 use crate::manifest::cursor::{Cursor, Violation};
 use crate::manifest::validation::{DNS_SUBDOMAIN, is_dns_subdomain};
@@ -111,7 +112,7 @@ fn parse_url(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<Url> {
         return None;
     };
     let text = url.text(problems)?;
-    let read = Url::parse(&text).ok().filter(|read| {
+    let read = ascii_url::parse(&text).ok().filter(|read| {
         matches!(read.scheme(), "http" | "https")
             && read.host_str().is_some_and(|host| !host.is_empty())
             && matches!(read.path(), "/" | "/pods")

@@ -6,6 +6,7 @@ mod event;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use prost::Message as _;
 use tokio_stream::Stream;
 use tonic::Status;
 use tonic::transport::Channel;
@@ -18,6 +19,11 @@ pub use event::{TaskEvent, TimestampedEvent};
 #[allow(missing_docs, clippy::pedantic, unreachable_pub, reason = "generated; the comments are in proto/")]
 mod v1 {
     include!("../../proto/generated/containerd.services.events.v1.rs");
+}
+
+/// Decodes the message of an event. Returns `None` if the event is of another kind, or malformed.
+pub(crate) fn decode_event(message: &[u8]) -> Option<TimestampedEvent> {
+    TimestampedEvent::from_any(v1::Envelope::decode(message).ok()?)
 }
 
 /// Filter for task events in the namespace of the CRI. It is a single filter, because of several

@@ -7,6 +7,9 @@ use http::HeaderMap;
 /// Maximum number of digits of the header, as in gRPC's specification.
 const MAX_DIGITS: usize = 8;
 
+/// Longest time that the header can express: eight digits of hours.
+pub(super) const MAX_GRPC_TIMEOUT: Duration = Duration::from_secs(99_999_999 * 3600);
+
 /// Returns the time that a client gives a call, as in the header `grpc-timeout`. Returns `None`
 /// without the header, or if it is malformed.
 #[must_use]

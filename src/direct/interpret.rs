@@ -1,4 +1,4 @@
-//! Interprets arbitrary bytes as messages of the helper's protocol, for tests.
+//! Interprets arbitrary bytes as messages of the helper's protocol, for a fuzz target and tests.
 
 use exec_helper::differences;
 use exec_helper::protocol::{Capabilities, ChildStatus, HelperReply, HelperRequest, Recorded, Snapshot};
@@ -9,7 +9,7 @@ use super::spec::ContainerSpec;
 
 /// Decodes bytes as each kind of message, and derives the attributes of a record and the
 /// differences from it.
-pub fn interpret(bytes: &[u8]) {
+pub(crate) fn interpret(bytes: &[u8]) {
     let _ = HelperRequest::decode(bytes);
     let _ = HelperReply::decode(bytes);
     let _ = ChildStatus::decode(bytes);

@@ -25,6 +25,4 @@ mod spec;
 mod verification;
 
 pub use executor::HelperExecutor;
-// Public for its fuzz target only.
-#[doc(hidden)]
-pub use interpret::interpret;
+pub(crate) use interpret::interpret;

@@ -22,6 +22,7 @@ pub use address::PortError;
 pub(crate) use exec::tests as exec_tests;
 pub use executor::{ContainerNames, Executor};
 pub(crate) use hook::{HookContext, HookError};
+pub(crate) use http::{interpret_response, split_heads};
 
 /// User agent of network probes. The version is that of the kubelet whose behaviour is reproduced.
 const USER_AGENT: &str = "kube-probe/1.36";

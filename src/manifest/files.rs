@@ -16,13 +16,8 @@ use crate::manifest::field_lines::FieldLines;
 use crate::manifest::index::Manifests;
 use crate::manifest::remarks;
 use crate::manifest::source::Source;
+use crate::manifest::stdin::{is_stdin, shown_path};
 use crate::regular_file::{MAX_YAML_BYTES, read_named_to_string, read_stdin_to_string, read_to_string};
-
-/// Path that names standard input, as in kubectl.
-const STDIN: &str = "-";
-
-/// Name of standard input in errors.
-const STDIN_NAME: &str = "standard input";
 
 /// Extensions of manifest files. Other files of a directory are skipped.
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
@@ -131,6 +126,15 @@ impl Files {
         files
     }
 
+    /// Reads the text of a file that has this path. No file is opened.
+    pub(crate) fn from_text(path: &Path, text: &str, options: ReadOptions) -> Self {
+        let mut files = Self { paths: vec![path.to_owned()], options, ..Self::default() };
+        let mark = FileStamp { inode: 0, length: 0, modified: (0, 0) };
+        let file = CachedFile::new(mark, read_text(path, text, options), None);
+        files.known.insert((0, path.to_owned()), file);
+        files
+    }
+
     /// Returns whether no paths are configured.
     pub(crate) fn is_empty(&self) -> bool {
         self.paths.is_empty()
@@ -179,16 +183,10 @@ impl Files {
             if known.is_some_and(|known| known.mark == mark) {
                 continue;
             }
-            let FileContents { documents, errors, warnings, remarks } =
-                read_file(&key.1, self.reader(&key, is_first), self.options);
-            let documents = match known {
-                Some(known) if !errors.is_empty() => with_earlier(documents, &known.documents),
-                _ => documents,
-            };
-            has_changed |= known.is_none_or(|known| known.documents != documents);
-            let [problems, warnings, remarks] =
-                [errors, warnings, remarks].map(|all| all.iter().map(ToString::to_string).collect());
-            self.known.insert(key, CachedFile { mark, documents, problems, warnings, remarks });
+            let contents = read_file(&key.1, self.reader(&key, is_first), self.options);
+            let file = CachedFile::new(mark, contents, known);
+            has_changed |= known.is_none_or(|known| known.documents != file.documents);
+            self.known.insert(key, file);
         }
         has_changed
     }
@@ -264,6 +262,26 @@ fn with_earlier(now: Vec<Document>, earlier: &[Document]) -> Vec<Document> {
     now.into_iter().chain(others).collect()
 }
 
+impl FileContents {
+    fn from_error(error: FileError) -> Self {
+        Self { errors: vec![error], ..Self::default() }
+    }
+}
+
+impl CachedFile {
+    /// Creates a file with its contents, and `known`, its earlier contents.
+    fn new(mark: FileStamp, contents: FileContents, known: Option<&Self>) -> Self {
+        let FileContents { documents, errors, warnings, remarks } = contents;
+        let documents = match known {
+            Some(known) if !errors.is_empty() => with_earlier(documents, &known.documents),
+            _ => documents,
+        };
+        let [problems, warnings, remarks] =
+            [errors, warnings, remarks].map(|all| all.iter().map(ToString::to_string).collect());
+        Self { mark, documents, problems, warnings, remarks }
+    }
+}
+
 impl FileStamp {
     fn read_stamp(path: &Path) -> io::Result<Self> {
         if is_stdin(path) {
@@ -277,16 +295,6 @@ impl FileStamp {
         let modified = if is_fifo { (0, 0) } else { (found.mtime(), found.mtime_nsec()) };
         Ok(Self { inode: found.ino(), length: found.len(), modified })
     }
-}
-
-/// Returns whether the path, as a user wrote it, names standard input.
-pub(crate) fn is_stdin(path: &Path) -> bool {
-    path == Path::new(STDIN)
-}
-
-/// Returns the path as it is shown in errors.
-pub(crate) fn shown_path(path: &Path) -> std::path::Display<'_> {
-    if is_stdin(path) { Path::new(STDIN_NAME) } else { path }.display()
 }
 
 /// Returns the reader of a file that a user names.
@@ -329,23 +337,21 @@ fn options() -> serde_saphyr::Options {
     serde_saphyr::options! { budget: budget, legacy_octal_numbers: true }
 }
 
-/// Reads the text of a file, and parses its documents, except those without content.
-fn documents(path: &Path, read: DocumentReader) -> Result<(String, Vec<Spanned<Value>>), FileError> {
-    let unreadable = |source| FileError::Unreadable { path: path.to_owned(), source };
-    let text = read(path, MAX_YAML_BYTES).map_err(unreadable)?;
-    match serde_saphyr::from_multiple_with_options(&text, options()) {
-        Ok(documents) => Ok((text, documents)),
-        Err(error) => {
-            let reason = error.without_snippet().to_string();
-            Err(FileError::Malformed { path: path.to_owned(), reason })
-        }
+fn read_file(path: &Path, reader: DocumentReader, options: ReadOptions) -> FileContents {
+    match reader(path, MAX_YAML_BYTES) {
+        Ok(text) => read_text(path, &text, options),
+        Err(source) => FileContents::from_error(FileError::Unreadable { path: path.to_owned(), source }),
     }
 }
 
-fn read_file(path: &Path, reader: DocumentReader, options: ReadOptions) -> FileContents {
-    match documents(path, reader) {
-        Ok((text, documents)) => read_documents(path, &text, &documents, options),
-        Err(error) => FileContents { errors: vec![error], ..FileContents::default() },
+/// Parses the documents of a text, except those without content, and reads their objects.
+fn read_text(path: &Path, text: &str, options: ReadOptions) -> FileContents {
+    match serde_saphyr::from_multiple_with_options(text, self::options()) {
+        Ok(documents) => read_documents(path, text, &documents, options),
+        Err(error) => {
+            let reason = error.without_snippet().to_string();
+            FileContents::from_error(FileError::Malformed { path: path.to_owned(), reason })
+        }
     }
 }
 

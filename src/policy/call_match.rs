@@ -7,6 +7,7 @@ use wildmatch::WildMatch;
 use super::command_pattern::CommandPattern;
 use crate::cri::Method;
 use crate::manifest::ProbeType;
+use crate::manifest::validation::{QUALIFIED_NAME, is_qualified_name};
 use crate::probe::Selector;
 use crate::relay::Peer;
 use crate::suggest::did_you_mean;
@@ -23,13 +24,13 @@ pub struct CallMatch {
     /// Methods, and the text that selects them.
     pub(super) methods: Option<(String, Vec<Method>)>,
     /// Pod and container of the call.
-    pub(super) selector: Selector,
+    pub(crate) selector: Selector,
     /// Command of an ExecSync or Exec, with its arguments separated by spaces.
-    pub(super) command: Option<CommandPattern>,
+    pub(crate) command: Option<CommandPattern>,
     /// Name of the client's program.
-    pub(super) client: Option<WildMatch>,
+    pub(crate) client: Option<WildMatch>,
     /// Type of the probe that an ExecSync belongs to.
-    pub(super) probe: Option<ProbeType>,
+    pub(crate) probe: Option<ProbeType>,
 }
 
 impl CallMatch {
@@ -47,6 +48,9 @@ impl CallMatch {
             "pod" => match value.split_once('/') {
                 None => self.selector.pod = Some(WildMatch::new(value)),
                 Some((namespace, pod)) => {
+                    if namespace.is_empty() || pod.is_empty() || pod.contains('/') {
+                        return Err("must be POD or NAMESPACE/POD".to_owned());
+                    }
                     if self.selector.namespace.is_some() {
                         return Err("names a namespace, and namespace is set too".to_owned());
                     }
@@ -73,6 +77,9 @@ impl CallMatch {
                     let (hint, known) = (did_you_mean(key, Self::KEYS), Self::KEYS.join(", "));
                     format!("has an unknown key{hint}; the keys are {known} and label.NAME")
                 })?;
+                if !is_qualified_name(label) {
+                    return Err(format!("has an invalid name of a label: {QUALIFIED_NAME}"));
+                }
                 self.selector.labels.push((label.to_owned(), WildMatch::new(value)));
             }
         }
@@ -117,7 +124,7 @@ impl CallMatch {
     }
 
     /// Returns the methods whose calls may be selected.
-    pub(super) fn methods(&self) -> Box<dyn Iterator<Item = Method> + '_> {
+    pub(crate) fn methods(&self) -> Box<dyn Iterator<Item = Method> + '_> {
         match &self.methods {
             Some((_, methods)) => Box::new(methods.iter().copied()),
             None => Box::new(Method::all()),

@@ -27,7 +27,7 @@ static AUTOMATA: LazyLock<Arc<Automata>> = LazyLock::new(|| Arc::new(Automata::n
 
 /// A pattern of commands. Clones share its automaton.
 #[derive(Clone)]
-pub(super) struct CommandPattern(Arc<Compiled>);
+pub(crate) struct CommandPattern(Arc<Compiled>);
 
 struct Compiled {
     text: String,

@@ -29,6 +29,8 @@ pub(super) struct MethodRules {
     pub(super) patterns: Arc<[CommandPattern]>,
     /// Whether a rule selects the calls of probeshim itself.
     pub(super) selects_own_calls: bool,
+    /// Whether a rule selects the probes of a type.
+    pub(super) selects_probes: bool,
     cache: Mutex<HashMap<String, CachedSelection>>,
 }
 
@@ -69,6 +71,7 @@ impl RuleIndex {
                 });
                 let of_method = index.by_method.entry(method.name()).or_default();
                 of_method.rules.push(MethodRule { active: active.clone(), pattern });
+                of_method.selects_probes |= active.rule.matches.selects_probes();
                 of_method.selects_own_calls |= active.rule.matches.selects_own_calls();
             }
         }

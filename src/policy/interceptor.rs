@@ -88,13 +88,11 @@ impl PolicyInterceptor {
         if request.len() <= MAX_MESSAGE_AT_ONCE {
             return RequestNames::read(method, request);
         }
-        let (request, needs_command) = (request.clone(), self.exec.is_some());
-        let read = move || {
-            let mut names = RequestNames::read(method, &request);
-            if !needs_command {
-                names.cut_command();
-            }
-            names
+        let request = request.clone();
+        let reads_command = method.name() != "ExecSync" || self.needs_command();
+        let read = move || match reads_command {
+            true => RequestNames::read(method, &request),
+            false => RequestNames::read_without_command(&request),
         };
         offload(None, read).await
     }
@@ -109,7 +107,7 @@ impl PolicyInterceptor {
     ) -> Interception {
         let mut call = Interception::default();
         let rules = faults.index.selected(self.method, target);
-        let command = CommandLine::new(target.command());
+        let command = target.command_line();
         let is_long = matches!(command, CommandLine::TooLong);
 
         // The command is compared with each pattern once, whatever the number of rules is.
@@ -145,6 +143,12 @@ impl PolicyInterceptor {
             }
         }
         call
+    }
+
+    /// Returns whether a policy or a rule compares the whole command with those of probes.
+    fn needs_command(&self) -> bool {
+        let rules = self.faults.as_ref().and_then(|faults| faults.index.for_method(self.method));
+        self.exec.is_some() || rules.is_some_and(|rules| rules.selects_probes)
     }
 
     /// Returns whether a rule whose selector admits the target selects the call, if its command

@@ -56,6 +56,7 @@ pub use paused_containers::{PausedContainer, ProbeTreatment, TreatedProbe};
 pub use plan::{Plan, PlannedCall};
 pub use policies::{ExecSettings, Policies};
 pub use rules::{FaultRules, FaultStatus, MAX_RULES};
+pub(crate) use target::read_request_names;
 
 #[cfg(test)]
 mod tests;

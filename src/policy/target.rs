@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use prost::Message as _;
 
-use super::command_pattern::MAX_COMMAND;
+use super::command_match::CommandLine;
 use crate::cri::{FieldMessage, MessageSide, Method, unary_message, v1};
 use crate::inventory::{Container, Inventory, Sandbox};
 
@@ -27,6 +27,17 @@ pub(super) struct RequestNames {
     labels: Option<HashMap<String, String>>,
     pub(super) command: Option<Vec<String>>,
     pub(super) timeout_seconds: i64,
+    /// Whether the command was not read, because it is too long for patterns.
+    has_long_command: bool,
+}
+
+/// The request of an `ExecSync` without its command.
+#[derive(Clone, PartialEq, prost::Message)]
+struct ExecSyncWithoutCommand {
+    #[prost(string, tag = "1")]
+    container_id: String,
+    #[prost(int64, tag = "3")]
+    timeout: i64,
 }
 
 /// The object of a call, from its request and from the node.
@@ -90,21 +101,21 @@ impl RequestNames {
             labels: message.map(&[pod, "labels"]),
             command: message.texts("cmd"),
             timeout_seconds: message.number("timeout").unwrap_or(0),
+            has_long_command: false,
         }
     }
 
-    /// Leaves only the first arguments of a command that is too long for patterns, so that it is
-    /// too long still.
-    pub(super) fn cut_command(&mut self) {
-        let mut length = 0;
-        let is_beyond = |argument: &String| {
-            length += argument.len() + 1;
-            length > MAX_COMMAND + 1
-        };
-        if let Some(command) = &mut self.command
-            && let Some(last) = command.iter().position(is_beyond)
-        {
-            command.truncate(last + 1);
+    /// Reads the message of an `ExecSync` whose command is too long for patterns, without the
+    /// command, which may have many thousands of arguments.
+    pub(super) fn read_without_command(frame: &[u8]) -> Self {
+        let message = unary_message(frame).ok().filter(|message| message.len() <= MAX_MESSAGE);
+        let read = message.and_then(|message| ExecSyncWithoutCommand::decode(message).ok());
+        let ExecSyncWithoutCommand { container_id, timeout } = read.unwrap_or_default();
+        Self {
+            container_id: (!container_id.is_empty()).then_some(container_id),
+            timeout_seconds: timeout,
+            has_long_command: true,
+            ..Self::default()
         }
     }
 
@@ -112,6 +123,12 @@ impl RequestNames {
     pub(super) fn object_id(&self) -> Option<&str> {
         self.container_id.as_deref().or(self.sandbox_id.as_deref())
     }
+}
+
+/// Reads the names in the message of a request, with its gRPC frame, for a fuzz target.
+pub(crate) fn read_request_names(method: Method, frame: &[u8]) {
+    let target = Target::new(RequestNames::read(method, frame));
+    drop((target.counter_key(), target.command_line()));
 }
 
 impl Target {
@@ -153,9 +170,12 @@ impl Target {
         known.or_else(|| self.names.labels.as_ref()?.get(key).map(String::as_str))
     }
 
-    /// Returns the command with its arguments.
-    pub(super) fn command(&self) -> Option<&[String]> {
-        self.names.command.as_deref()
+    /// Returns the command with its arguments, as patterns are compared with it.
+    pub(super) fn command_line(&self) -> CommandLine {
+        match self.names.has_long_command {
+            true => CommandLine::TooLong,
+            false => CommandLine::new(self.names.command.as_deref()),
+        }
     }
 
     /// Returns the command and the timeout of an `ExecSync`.
@@ -209,7 +229,6 @@ mod tests {
 
     use super::*;
     use crate::cri::{framed_message, v1};
-    use crate::policy::command_match::CommandLine;
 
     fn names(method: &str, message: &impl prost::Message) -> Target {
         let frame = framed_message(&message.encode_to_vec());
@@ -256,21 +275,17 @@ mod tests {
         assert_eq!(exec.names(), [None; 4]);
         let command = ["pg_isready".to_owned(), "-U".to_owned()];
         assert_eq!((exec.object_id(), exec.exec()), (Some("c0"), Some((&command[..], 5))));
-        assert_eq!(exec.command(), Some(&command[..]));
+        assert!(matches!(exec.command_line(), CommandLine::Line(line) if line == "pg_isready -U"));
     }
 
     #[test]
-    fn a_command_that_is_cut_is_too_long_for_patterns_still() {
-        for (arguments, bytes, kept) in [(10, 400, 10), (4096, 0, 4096), (4098, 0, 4098), (60_000, 1, 2049)] {
-            let command = Some(vec!["a".repeat(bytes); arguments]);
-            let mut names = RequestNames { command, ..RequestNames::default() };
-            let before = CommandLine::new(names.command.as_deref());
-            names.cut_command();
-            let after = names.command.as_deref();
-            assert_eq!(after.map(<[String]>::len), Some(kept), "{arguments} arguments of {bytes} bytes");
-            let is_long = |line: &CommandLine| matches!(line, CommandLine::TooLong);
-            assert_eq!(is_long(&CommandLine::new(after)), is_long(&before));
-        }
+    fn a_request_that_is_read_without_its_command_has_its_container() {
+        let request =
+            v1::ExecSyncRequest { container_id: "c0".into(), cmd: vec!["a".into(); 9000], timeout: 5 };
+        let frame = framed_message(&request.encode_to_vec());
+        let target = Target::new(RequestNames::read_without_command(&frame));
+        assert_eq!((target.object_id(), target.names.timeout_seconds), (Some("c0"), 5));
+        assert!(matches!(target.command_line(), CommandLine::TooLong));
     }
 
     #[test]

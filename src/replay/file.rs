@@ -127,7 +127,7 @@ impl CaptureFile {
             } else if end.is_some() {
                 problems.add("follows the end of the capture, which must be the last line");
             } else if let Some(count) = json.get("missed") {
-                missed += problems.number("missed", count);
+                missed = u64::saturating_add(missed, problems.number("missed", count));
             } else if let Some(value) = json.get("end") {
                 end = problems.parsed("end", value.clone());
             } else if let Some(call) = problems.call(json) {

@@ -6,11 +6,13 @@
 //! ```
 
 mod file;
+mod interpret;
 mod report;
 mod run;
 mod targets;
 
 pub use file::{CaptureFile, ReadError, RecordedCall};
+pub(crate) use interpret::interpret_capture;
 pub use report::{
     CallDifference, LatencyPair, PhaseAverage, PhaseAverages, ReplayGroup, ReplayLatency, ReplayReport,
     ShortenedDistances, SkippedCalls, UnknownTarget,

@@ -69,12 +69,12 @@ struct PlannedCall {
 
 /// Times at which calls are sent.
 #[derive(Debug, Default)]
-struct Schedule {
+pub(super) struct Schedule {
     /// Recorded start of the last call.
     last: Option<SystemTime>,
     /// Time of the last call, from the start of the replay.
     due: Duration,
-    shortened: ShortenedDistances,
+    pub(super) shortened: ShortenedDistances,
 }
 
 /// Result of a call that was sent.
@@ -136,7 +136,11 @@ pub async fn run_replay(recording: &CaptureFile, spec: &ReplaySpec) -> Result<Re
 }
 
 /// Returns the request to send for a recorded call, or the reason why none is sent.
-fn plan(call: &RecordedCall, targets: &Targets, hooks: bool) -> Result<(Method, FieldMessage), SkipReason> {
+pub(super) fn plan(
+    call: &RecordedCall,
+    targets: &Targets,
+    hooks: bool,
+) -> Result<(Method, FieldMessage), SkipReason> {
     let MethodName::Known(method) = call.method else { return Err(SkipReason::NotReadOnly) };
     if !is_read_only(&call.method) && method.name() != "ExecSync" {
         return Err(SkipReason::NotReadOnly);
@@ -155,7 +159,7 @@ fn plan(call: &RecordedCall, targets: &Targets, hooks: bool) -> Result<(Method, 
 impl Schedule {
     /// Returns the time, from the start of the replay, at which the next call is sent. It was
     /// recorded at `start`.
-    fn next(&mut self, start: SystemTime, speed: f64) -> Duration {
+    pub(super) fn next(&mut self, start: SystemTime, speed: f64) -> Duration {
         let recorded = self.last.and_then(|last| start.duration_since(last).ok()).unwrap_or_default();
         self.last = Some(start);
         let excess = recorded.saturating_sub(MAX_DISTANCE);
@@ -202,7 +206,7 @@ async fn send_all(
 
 /// Limits of a call: the time that the runtime is given, and the time after which the call is
 /// cancelled. A call that its client cancelled without a deadline is cancelled after the same time.
-fn limit(call: &RecordedCall) -> (Option<Duration>, Option<Duration>) {
+pub(super) fn limit(call: &RecordedCall) -> (Option<Duration>, Option<Duration>) {
     let is_cancelled = matches!(call.outcome, CallOutcome::ClientReset(_) | CallOutcome::ClientGone);
     (call.timeout, call.timeout.or(is_cancelled.then_some(call.duration)))
 }

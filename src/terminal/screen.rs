@@ -46,6 +46,11 @@ impl Screen {
         Self::of(&io::stdout())
     }
 
+    /// Returns a terminal of 80 columns without colours.
+    pub(crate) fn narrow() -> Self {
+        Self { width: Some(80), colour: false, utf8: true }
+    }
+
     /// Returns the properties of standard error, by the same rules.
     pub(crate) fn stderr() -> Self {
         Self::of(&io::stderr())

@@ -11,6 +11,7 @@ mod demo;
 mod exec_policies;
 mod explain;
 mod faults;
+mod fuzz_corpus;
 mod generated;
 mod hostile;
 mod killing;

@@ -45,8 +45,8 @@ pub(super) struct FinalHead<S> {
 
 /// Parser that separates the heads of a response.
 #[derive(Debug, Default)]
-struct Heads {
-    stage: HeadStage,
+pub(super) struct Heads {
+    pub(super) stage: HeadStage,
     /// Beginning of a status line that is not complete enough to classify.
     status: Vec<u8>,
     line: HeadLine,
@@ -54,7 +54,7 @@ struct Heads {
 
 /// Part of a response that is being read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum HeadStage {
+pub(super) enum HeadStage {
     /// The beginning of a status line.
     #[default]
     Status,
@@ -83,7 +83,7 @@ impl<S> FinalHead<S> {
 
 impl Heads {
     /// Parses bytes, and appends those that are not dropped to `passed`.
-    fn read(&mut self, mut bytes: &[u8], passed: &mut BytesMut) {
+    pub(super) fn read(&mut self, mut bytes: &[u8], passed: &mut BytesMut) {
         while !bytes.is_empty() {
             let limit = match self.stage {
                 HeadStage::Body => return passed.extend_from_slice(bytes),

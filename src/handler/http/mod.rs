@@ -6,6 +6,7 @@ mod go_url;
 mod headers;
 mod heads;
 mod http2;
+mod interpret;
 mod round_trip;
 mod target_url;
 
@@ -20,6 +21,7 @@ use headers::Headers;
 use round_trip::{HttpResponse, exchange};
 use target_url::TargetUrl;
 
+pub(crate) use interpret::{interpret_response, split_heads};
 pub(super) use round_trip::NOT_HTTPS;
 
 /// Number of redirects at which an attempt fails.

@@ -73,7 +73,11 @@ pub(super) async fn exchange(place: &TargetUrl, request: GetRequest) -> Result<H
     }
 }
 
-async fn over_http1<S>(stream: S, request: GetRequest, ends: ConnAddrs) -> Result<HttpResponse, String>
+pub(super) async fn over_http1<S>(
+    stream: S,
+    request: GetRequest,
+    ends: ConnAddrs,
+) -> Result<HttpResponse, String>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
@@ -88,7 +92,7 @@ where
     Ok(HttpResponse { status: head.status, headers: head.headers, body, ends, _driver: driver })
 }
 
-async fn over_http2<S>(
+pub(super) async fn over_http2<S>(
     stream: S,
     request: GetRequest,
     place: &TargetUrl,

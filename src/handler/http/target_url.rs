@@ -2,9 +2,10 @@
 
 use std::borrow::Cow;
 
-use url::{ParseError, Url};
+use url::ParseError;
 
 use super::go_url;
+use crate::ascii_url;
 use crate::gofmt::quote;
 use crate::handler::address::join_host_port;
 use crate::redact::path_without_query;
@@ -81,13 +82,12 @@ impl TargetUrl {
     /// Returns the URL to which a redirect leads, and whether the location is an absolute URL.
     /// `None` if the location is invalid.
     pub(super) fn resolve_redirect(&self, location: &str) -> Option<(Self, bool)> {
-        let is_whole = Url::parse(location).is_ok();
+        let is_whole = ascii_url::parse(location).is_ok();
         let base =
             if self.host().is_empty() { self.url().replacen("://", "://localhost", 1) } else { self.url() };
-        let next = match Url::parse(&base).ok()?.join(location) {
+        let next = match ascii_url::join(&ascii_url::parse(&base).ok()?, location) {
             Ok(next) => next,
-            // The crate `url` is built without the tables for host names that are not ASCII. Such a
-            // name is never the host of a pod.
+            // A host name that is not ASCII is never the host of a pod.
             Err(ParseError::IdnaError) if !location.is_ascii() => {
                 return Some((Self { authority: OTHER_HOST.to_owned(), ..self.clone() }, true));
             }
