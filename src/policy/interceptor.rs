@@ -90,9 +90,12 @@ impl PolicyInterceptor {
         }
         let request = request.clone();
         let reads_command = method.name() != "ExecSync" || self.needs_command();
-        let read = move || match reads_command {
-            true => RequestNames::read(method, &request),
-            false => RequestNames::read_without_command(&request),
+        let read = move || {
+            if reads_command {
+                RequestNames::read(method, &request)
+            } else {
+                RequestNames::read_without_command(&request)
+            }
         };
         offload(None, read).await
     }

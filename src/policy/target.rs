@@ -172,10 +172,10 @@ impl Target {
 
     /// Returns the command with its arguments, as patterns are compared with it.
     pub(super) fn command_line(&self) -> CommandLine {
-        match self.names.has_long_command {
-            true => CommandLine::TooLong,
-            false => CommandLine::new(self.names.command.as_deref()),
+        if self.names.has_long_command {
+            return CommandLine::TooLong;
         }
+        CommandLine::new(self.names.command.as_deref())
     }
 
     /// Returns the command and the timeout of an `ExecSync`.
