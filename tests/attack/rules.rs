@@ -6,7 +6,6 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use bytes::Bytes;
 use probeshim::cri::framed_message;
 use probeshim::cri::v1::ExecSyncRequest;
 use prost::Message as _;
@@ -29,12 +28,14 @@ const LOAD: Duration = Duration::from_secs(4);
 /// Time between the starts of two of its calls, if the first ends within that time.
 const PACE: Duration = Duration::from_millis(10);
 
+type Pattern = fn(usize) -> String;
+
 /// Rules and a command.
 #[derive(Debug)]
 pub(crate) struct RuleAttack {
     pub(crate) name: &'static str,
     /// Returns the pattern of a rule.
-    pattern: fn(usize) -> String,
+    pattern: Pattern,
     /// Number of arguments, and the bytes of each.
     arguments: (usize, usize),
 }
@@ -44,7 +45,7 @@ pub(crate) fn all() -> Vec<RuleAttack> {
     let slow = |_| "[a-z]*[a-z]*[a-z]*b".to_owned();
     let counted = |_| r"(\w{1,3}x){1,3}y".to_owned();
     let different = |rule| format!("[a-z]*[a-z]*{rule}$");
-    let attacks: [(&str, fn(usize) -> String, (usize, usize)); 5] = [
+    let attacks: [(&str, Pattern, (usize, usize)); 5] = [
         ("rules, 120 KB in an argument", slow, (1, 120_000)),
         ("rules, 120 KB in 60,000 arguments", slow, (60_000, 1)),
         ("rules, 4 KB of arguments", counted, (1, 4_000)),
@@ -80,7 +81,7 @@ impl RuleAttack {
         let (count, bytes) = self.arguments;
         let cmd = vec!["a".repeat(bytes); count];
         let request = ExecSyncRequest { container_id: "c0".to_owned(), cmd, timeout: 10 };
-        let message = Bytes::from(framed_message(&request.encode_to_vec()));
+        let message = framed_message(&request.encode_to_vec());
         let mut connection = victim::connect(socket).await;
         let mut ticks = interval(PACE);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
