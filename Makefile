@@ -1,6 +1,6 @@
 # Tests need root for real containers. Without root they skip such tests and list them.
 
-.PHONY: audit deny build static reproducible image demo test lint check conformance parity differential equivalence play-test image-test ui-test vm-test chaos-install exec-chaos cluster-test diagnose soak attack bench generate pictures fuzz fuzz-corpus install uninstall
+.PHONY: audit deny build static reproducible image demo test quick lint check conformance parity differential equivalence play-test image-test ui-test vm-test chaos-install exec-chaos cluster-test diagnose soak attack bench generate pictures fuzz fuzz-corpus install uninstall
 
 # Suites outside cargo's set of "all targets". Each has a target here.
 SUITES = play conformance parity differential equivalence image ui vm cluster diagnose soak attack
@@ -20,6 +20,7 @@ ZSH_COMPLETIONS = $(DESTDIR)$(PREFIX)/share/zsh/site-functions
 FISH_COMPLETIONS = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 
 install:
+	@test -x $(PROGRAM) || { echo 'run `make build` first: $(PROGRAM) does not exist' >&2; exit 1; }
 	install -d $(BINDIR) $(MANDIR) $(BASH_COMPLETIONS) $(ZSH_COMPLETIONS) $(FISH_COMPLETIONS)
 	install -m 755 $(PROGRAM) $(BINDIR)/probeshim
 	$(PROGRAM) man $(MANDIR)
@@ -51,7 +52,7 @@ reproducible:
 image: static
 	docker/build target/image$(SUFFIX)/probeshim probeshim:latest$(SUFFIX)
 
-# Two pods on procrun, probeshim's runtime of plain processes, for half a minute. Needs neither root nor containerd. The debug
+# Four pods on procrun, probeshim's runtime of plain processes, for 25 seconds. Needs neither root nor containerd. The debug
 # build takes half the processor time of the release build.
 demo:
 	cargo run -- demo
@@ -59,6 +60,12 @@ demo:
 # Everyday tests, real runtime included. About a quarter of an hour with warm caches. Longer suites have targets of their own.
 test:
 	@tests/run
+
+# What a contributor runs between two edits: formatting, unit tests, names, prose and references. About two minutes, without root.
+quick:
+	cargo fmt --all --check
+	cargo test --lib
+	cargo test --test it -- generated:: layout:: names:: prose:: reference::
 
 # critest, a kubelet, CRI-O and older versions of containerd, each directly and through the relay. About six minutes; the first
 # time twice that, to build them.

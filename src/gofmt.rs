@@ -10,7 +10,26 @@ use tonic::{Code, Status};
 /// Quotes a text as Go's `%q` does.
 #[must_use]
 pub fn quote(text: &str) -> String {
+    format!("\"{}\"", escaped(text))
+}
+
+/// Quotes bytes, which may not be UTF-8, as Go's `%q` does.
+#[must_use]
+pub fn quote_bytes(bytes: &[u8]) -> String {
     let mut quoted = String::from("\"");
+    for chunk in bytes.utf8_chunks() {
+        quoted += &escaped(chunk.valid());
+        for byte in chunk.invalid() {
+            // Writing to a string does not fail.
+            let _ = write!(quoted, r"\x{byte:02x}");
+        }
+    }
+    quoted + "\""
+}
+
+/// Returns a text with the escape sequences of Go's `%q`.
+fn escaped(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {
             '"' | '\\' => quoted.extend(['\\', letter]),
@@ -36,7 +55,7 @@ pub fn quote(text: &str) -> String {
             other => quoted.push(other),
         }
     }
-    quoted + "\""
+    quoted
 }
 
 /// Returns whether Go prints a character as it is (`strconv.IsPrint`): all but control and format

@@ -34,6 +34,12 @@ pub mod file_id;
 
 pub mod lockfile;
 
+mod niceness;
+
+mod token_bucket;
+
+mod processes;
+
 pub mod net;
 
 mod ascii_url;

@@ -3,6 +3,7 @@
 //! with 130 after SIGINT and 143 after SIGTERM, because their work is then incomplete; services
 //! (`run`, `runtime`) exit with 0, because a signal is their normal end.
 
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -24,7 +25,10 @@ const HINT: &str = "hint: ";
 static ALLOCATOR: memory::CountingAllocator = memory::CountingAllocator;
 
 fn main() -> ExitCode {
-    let line: Vec<_> = std::env::args_os().collect();
+    let mut line: Vec<_> = std::env::args_os().collect();
+    if line.len() == 1 && std::io::stdout().is_terminal() {
+        line.push("overview".into());
+    }
     // clap itself exits with 2 on wrong usage, and with 0 on --help and --version.
     let command = Cli::parse_line(&line).unwrap_or_else(|error| error.exit()).command;
     match dispatch(command) {
@@ -57,8 +61,8 @@ fn dispatch(command: CliCommand) -> Result<u8, CliError> {
         }
         CliCommand::Demo(demo) => {
             memory::start_trimming().context("cannot start")?;
-            let (lasts, faults) = demo.settings()?;
-            runtime()?.block_on(app::demo(lasts, faults)).map_err(CliError::from_display)
+            let demo = app::demo(demo.settings()?, cli::demo_results);
+            runtime()?.block_on(demo).map_err(CliError::from_display)
         }
         CliCommand::Exec(exec) => runtime()?.block_on(exec.run()),
         command => run(command).map(|()| 0),
@@ -118,6 +122,7 @@ fn run(command: CliCommand) -> Result<(), CliError> {
         CliCommand::Version(version) => runtime.block_on(version.run()),
         CliCommand::Completion(completion) => completion.run(),
         CliCommand::Man(man) => man.run(),
+        CliCommand::Overview(overview) => runtime.block_on(overview.run()),
         CliCommand::Bench(bench) => runtime.block_on(bench.run()),
         CliCommand::Runtime(flags) => {
             let settings = RuntimeSettings::new(flags, &Environment::detect())?;

@@ -106,9 +106,7 @@ async function main() {
     };
     await shoot('overview.png', '', 'light', 1100);
     await shoot('probe.png', '&view=probe&namespace=demo&pod=steady&container=main&probe=readiness&peer=probeshim', 'dark', 760);
-    await screenWhen((text) => text.includes('demo/moody'));
-    tmux('send-keys', 'Enter');
-    const screen = await screenWhen((text) => !text.includes('TRIES') && text.includes('demo/moody main'));
+    const screen = await screenWhen((text) => ['held', 'moody', 'slow', 'steady'].every((pod) => text.includes(`demo/${pod}`)));
     // A new page, because the web page permits no styles in markup.
     const terminal = await browser.newPage();
     await terminal.setViewport({ width: 1100, height: 700, deviceScaleFactor: 1 });

@@ -238,9 +238,9 @@ pub struct DirStatus {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Stuck {
-    /// `overdue`, `unanswered` or `leaked`.
+    /// `overdue`, `unanswered`, `timed-out`, `leaked` or `zombies`.
     pub kind: String,
-    /// Id of the ExecSync call.
+    /// Id of the ExecSync call; of several, the last.
     pub call: u64,
     /// Time since the exec got stuck, in milliseconds.
     pub age_ms: f64,
@@ -250,10 +250,14 @@ pub struct Stuck {
     pub pod: Option<String>,
     /// Name of the container.
     pub container: Option<String>,
-    /// Process id, if it is known.
+    /// Process id, if it is known: of the command, of the leaked process, or of the process that
+    /// does not wait for zombies.
     pub pid: Option<u32>,
-    /// Command of the ExecSync.
+    /// Command of the ExecSync or of the leaked process, or the name of the youngest zombie.
     pub command: Vec<String>,
+    /// Number of zombies; null for other kinds.
+    #[serde(default)]
+    pub zombies: Option<u32>,
     /// Description of the stuck exec in a sentence.
     pub message: String,
 }
@@ -375,6 +379,7 @@ impl From<&StuckExec> for Stuck {
             container: stuck.container.as_deref().and_then(|container| container.name.clone()),
             pid: stuck.pid,
             command: stuck.command.clone(),
+            zombies: stuck.zombies.as_ref().map(|zombies| zombies.count),
             message: stuck.sentence(age),
         }
     }

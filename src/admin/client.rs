@@ -43,8 +43,8 @@ pub struct Followed {
 pub enum ClientError {
     /// No process listens on the socket.
     #[error(
-        "no probeshim listens on {socket}: {source}; check that it is running with this --admin, and run this command as \
-         root if root started it"
+        "no probeshim listens on {socket}: {source}; `probeshim` without arguments shows how to start one, and --admin or \
+         --instance names another"
     )]
     NotRunning {
         /// The admin socket.

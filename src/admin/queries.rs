@@ -1,13 +1,15 @@
 //! Answers of the API that more than one listener serves.
 
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::api::{self, CallsQuery};
 use super::state::Admin;
 use crate::cri::MethodName;
 use crate::cri::v1::ContainerState;
-use crate::execsync::{CallRecord, ProbeMatch};
+use crate::events::{Event, EventFilter, reason};
+use crate::execsync::{self, CallRecord, ContainerStop, ProbeMatch};
 use crate::history::{Filter, FilterValueError, MethodArg, NameCoverage, Selection};
 use crate::kubelet::Kubelet;
 use crate::prober::{EnforcementMode, ProbeManager};
@@ -58,9 +60,37 @@ impl Admin {
         api::ProbeNames::new(&self.state.names.sources.borrow(), coverage)
     }
 
+    /// Explains a recorded call, with the stop of its container that follows it and the reason why
+    /// its probe is not known. `shown` is the record as the client may see it.
+    pub(crate) fn explain(&self, record: &CallRecord, shown: &CallRecord) -> Vec<String> {
+        let mut sentences = execsync::explain_with_stop(shown, self.stop_of(record).as_ref());
+        sentences.extend(self.explain_unknown(record));
+        sentences
+    }
+
+    /// Returns the stop of a container that a record [shows](ContainerStop::is_shown_by).
+    fn stop_of(&self, record: &CallRecord) -> Option<ContainerStop> {
+        let id = record.call.container.as_ref()?.id.as_deref()?;
+        let filter = EventFilter { since: Some(record.call.start), ..EventFilter::default() };
+        let is_it = |event: &&Arc<Event>| {
+            event.reason == reason::KILLING
+                && event.container.as_ref().is_some_and(|container| container.id.as_deref() == Some(id))
+        };
+        let inventory = self.state.inventory.borrow().clone();
+        let exit_code =
+            inventory.container(id).and_then(|container| container.exit.as_ref()).map(|(code, _)| *code);
+        let events = self.state.events.select(&filter);
+        let stops = events.iter().filter(is_it).map(|event| ContainerStop {
+            message: event.message.clone(),
+            at: event.time,
+            exit_code,
+        });
+        stops.into_iter().find(|stop| stop.is_shown_by(record))
+    }
+
     /// Returns a sentence about an ExecSync that belongs to no known probe: whether its pod is
     /// known, and what helps. `None` for other calls.
-    pub(crate) fn explain_unknown(&self, record: &CallRecord) -> Option<String> {
+    fn explain_unknown(&self, record: &CallRecord) -> Option<String> {
         let analysis = record.analysis.as_ref()?;
         if matches!(analysis.identity, ProbeMatch::Matched { .. }) {
             return None;

@@ -115,7 +115,7 @@ pub(super) fn owned() -> Router<Arc<Admin>> {
 }
 
 /// The paths that every listener serves.
-pub(crate) const INDEX: &str = "probeshim\n/healthz         whether probeshim runs\n/readyz          whether the runtime answers\n/metrics         metrics\n/metrics/probes  metrics of single probes\n/pods            managed pods, on the admin socket and with --http-pods\n";
+pub(crate) const INDEX: &str = "probeshim\n/healthz         whether probeshim runs\n/readyz          whether the runtime answers\n/metrics         metrics\n/metrics/probes  metrics of single probes\n/pods            managed pods, on the admin socket and with --http-pods\n/v1/status       and the rest of the API, on the admin socket\n/                the page, for a browser at the address of --http\n";
 
 async fn index() -> &'static str {
     INDEX

@@ -1,8 +1,7 @@
-//! `probeshim demo`: procrun, the relay and the built-in kubelet in one process, with two pods.
+//! `probeshim demo`: procrun, the relay and the built-in kubelet in one process, with four pods.
 
 use std::fs;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use tokio::time::sleep;
@@ -13,17 +12,16 @@ use super::error::RunError;
 use super::nofile::raise_nofile_limit;
 use super::server::Shim;
 use super::signals::{ShutdownSignal, ShutdownSignals};
-use crate::config::{
-    OperatingMode, PolicySettings, PrivateDir, PrivateDirError, ServerConfig, StateDirSource,
-};
+use crate::config::{DemoSettings, OperatingMode, PrivateDir, PrivateDirError, ServerConfig, StateDirSource};
 use crate::demo::{self, Endpoints};
 use crate::events::EventFilter;
 use crate::execsync;
-use crate::kubelet::{LogRotatePolicy, ManifestSource, PodDirs};
+use crate::kubelet::{LogRotatePolicy, ManifestLimits, ManifestSource, PodDirs};
 use crate::probe::{SpecResolver, SpecSources};
 use crate::prober::{EnforcementMode, EnforcementSettings};
 use crate::progress::{Progress, ProgressFormat, demo_outcome, pod_table};
 use crate::relay;
+use crate::socket::SocketPath;
 use crate::state::StateError;
 
 /// Error of the demo.
@@ -52,30 +50,35 @@ pub enum DemoError {
     Leave(#[source] io::Error),
 }
 
-/// Runs the demo with fault rules for the duration `lasts`, or until a signal or the end of
-/// standard output. Removes all files. Returns the exit code: 0, or the code of the signal.
-pub async fn demo(lasts: Duration, faults: PolicySettings) -> Result<u8, DemoError> {
+/// Runs the demo for its duration, or until a signal or the end of standard output. Then prints the
+/// text that `results` returns about the probeshim with this admin socket, and removes all files.
+/// Returns the exit code: 0, or the code of the signal.
+pub async fn demo(
+    settings: DemoSettings,
+    results: impl AsyncFnOnce(SocketPath) -> String,
+) -> Result<u8, DemoError> {
+    let DemoSettings { lasts, is_quiet, http, faults } = settings;
     let mut signals = ShutdownSignals::new()?;
     raise_nofile_limit();
-    let dir = PrivateDir::create("probeshim-demo.")?;
+    let dir = PrivateDir::create(DemoSettings::DIR_PREFIX)?;
     let (upstream, listen, admin) =
         (dir.socket("procrun.sock")?, dir.socket("probeshim.sock")?, dir.socket("admin.sock")?);
     let manifests = dir.path().join("pods.yaml");
     fs::write(&manifests, demo::PODS)?;
-    let documents = ManifestSource::read(
-        std::slice::from_ref(&manifests),
-        false,
-        false,
-        SpecResolver::default(),
-        usize::MAX,
-    );
+    let limits = ManifestLimits {
+        ignore_unsupported: false,
+        needs_commands: true,
+        redact: false,
+        max_pods: usize::MAX,
+    };
+    let paths = std::slice::from_ref(&manifests);
+    let documents = ManifestSource::read(paths, limits, SpecResolver::default());
     let documents = documents.map_err(|problems| DemoError::Manifests(problems.join("; ")))?;
     let runtime = EmbeddedRuntime::start(dir.path().join("procrun"), &upstream)?;
-    let http = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let settings = ServerConfig {
         listen: Some(listen.clone()),
         admin: admin.clone(),
-        http: Some(http),
+        http,
         // The commands of the demo are known.
         http_pods: true,
         metrics: None,
@@ -95,19 +98,32 @@ pub async fn demo(lasts: Duration, faults: PolicySettings) -> Result<u8, DemoErr
         policies: faults,
     };
     let mut shim = Shim::open(settings).await?;
-    let places = Endpoints { upstream, listen: listen.clone(), admin, http: shim.info.http, pods: manifests };
+    let places = Endpoints {
+        upstream,
+        listen: listen.clone(),
+        admin: admin.clone(),
+        http: shim.info.http,
+        pods: manifests,
+    };
     let progress = Progress::start(ProgressFormat::Text)?;
     let program = std::env::args().next().unwrap_or_else(|| "probeshim".to_owned());
     progress.expect(documents.container_names());
-    progress.say(&demo::introduction(lasts, &program, &places));
+    if !is_quiet {
+        progress.say(&demo::introduction(lasts, &program, &places));
+    }
     let starter = shim.kubelet_starter.take().ok_or(RunError::RelayEnded)?;
     let (events, reported) = (starter.deps.events.clone(), CancellationToken::new());
-    let reporting = progress.follow(events.follow(&EventFilter::default()).1, reported.clone(), |_| true);
+    let reporting =
+        progress.follow(events.follow(&EventFilter::default()).1, reported.clone(), move |_| !is_quiet);
     let (logs, pods) = (dir.path().join("logs"), dir.path().join("pods"));
     let dirs = PodDirs { logs, keep_logs: true, log_rotation: LogRotatePolicy::default(), pods };
     let playing = starter.start_for_manifests(listen, dirs, false, documents)?;
+    if !is_quiet {
+        progress.follow_readiness(playing.kubelet.clone(), reported.clone());
+    }
 
     let signal = wait_for_end(lasts, &mut signals, &progress).await;
+    let results = results(admin).await;
     let (pods, past) = (playing.kubelet.published_pods(), events.select(&EventFilter::default()));
     reported.cancel();
     let _ = reporting.await;
@@ -119,7 +135,7 @@ pub async fn demo(lasts: Duration, faults: PolicySettings) -> Result<u8, DemoErr
     drained?;
     dir.remove().map_err(DemoError::Leave)?;
     progress.say(&format!(
-        "\n{}\n{}All pods, processes and files were removed.\n",
+        "\n{results}{}\n{}All pods, processes and files were removed.\n",
         pod_table(&pods),
         demo_outcome(&pods, &past)
     ));

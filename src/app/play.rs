@@ -1,7 +1,6 @@
 //! `probeshim play`: runs pods on a runtime as a kubelet does, until they have ended or a signal
 //! arrives, or a command with which they are tested has ended.
 
-use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, Permissions};
 use std::io::{self, IsTerminal as _};
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
@@ -28,7 +27,7 @@ use super::test_command::{self, CommandEnd};
 use crate::build_info;
 use crate::config::{PlaySettings, Until};
 use crate::events::{EventFilter, EventRecorder};
-use crate::kubelet::{Kubelet, PodDirs, PodStatusExt, PublishedPod};
+use crate::kubelet::{Kubelet, ManifestSource, PodDirs, PodStatusExt, PublishedPod};
 use crate::procrun;
 use crate::progress::{LOG_LINES, Progress, ProgressFormat, pod_table, render_unready, unready_containers};
 use crate::redact::without_queries;
@@ -118,7 +117,7 @@ pub async fn play(settings: PlaySettings) -> Result<u8, PlayError> {
     let _handovers = AbortOnDropHandle::new(tokio::spawn(report_handovers(HandoverSignal::new()?)));
     raise_nofile_limit();
     let dirs = create_dirs(&settings)?;
-    report_ignored(documents.warnings(), documents.ignored_kinds());
+    report_remarks(documents, &progress, settings.quiet);
     let listen = shim.listen.clone().ok_or(PlayError::NoSocket)?;
     let (admin, upstream) = (shim.admin.clone(), shim.relay.upstream.clone());
     let runtime = match private_dir {
@@ -140,6 +139,15 @@ pub async fn play(settings: PlaySettings) -> Result<u8, PlayError> {
         metrics = %shim.info.metrics.as_deref().unwrap_or("off"),
         "playing"
     );
+    if let Some(instance) = &settings.instance {
+        let name = &instance.name;
+        let flag = if instance.has_socket(&admin) {
+            format!("--instance {name}")
+        } else {
+            format!("--admin {admin}")
+        };
+        progress.say(&format!("instance {name}: see its pods with `probeshim pods {flag}`\n"));
+    }
     service_manager::ready(&format!("playing {} pods on {}", documents.count(), shim.info.listen));
     if private_dir.is_some() && progress.is_text() {
         progress.say(&format!("{}\n", procrun::WARNING));
@@ -153,6 +161,7 @@ pub async fn play(settings: PlaySettings) -> Result<u8, PlayError> {
     let reporting = progress.follow(new_events, reported.clone(), move |event| {
         event.pod.as_ref().is_none_or(|pod| kubelet.manages(pod))
     });
+    progress.follow_readiness(playing.kubelet.clone(), reported.clone());
     let for_hints = events.follow(&EventFilter::default()).1;
     let _hints = hint_at_local_images(playing.kubelet.clone(), for_hints);
     let deadline = timeout.map(|timeout| Instant::now() + timeout);
@@ -277,7 +286,9 @@ impl Play {
         let goal = match self.until {
             Some(Until::Ready) => "all pods are ready".to_owned(),
             Some(Until::Succeeded) => "all pods have succeeded".to_owned(),
-            Some(Until::Restarts(count)) => format!("a container has been restarted {count} times"),
+            Some(Until::Restarts(count)) => {
+                format!("a container has been restarted {}", format::times(count.into()))
+            }
             None => "all pods have ended".to_owned(),
         };
         self.progress.say(&format!("{goal} after {}\n", format::duration(self.progress.elapsed())));
@@ -333,13 +344,17 @@ fn report_no_pods(progress: &Progress, is_quiet: bool, is_empty: bool) {
     }
 }
 
-/// Logs the parts of the manifests that are left out.
-fn report_ignored(warnings: Vec<String>, kinds: BTreeMap<String, usize>) {
-    for warning in warnings {
-        warn!("left out: {}", sanitize(&warning));
-    }
-    for (kind, count) in kinds {
-        info!(count, kind = %sanitize(&kind), "manifests ignored: play does not run their kind");
+/// Reports what is probably a mistake in the manifests, and what is left out.
+fn report_remarks(documents: &ManifestSource, progress: &Progress, is_quiet: bool) {
+    let left_out = documents.warnings().into_iter().map(|warning| format!("left out: {warning}"));
+    let remarks = if is_quiet { Vec::new() } else { documents.remarks() };
+    for remark in left_out.chain(remarks) {
+        let remark = sanitize(&remark);
+        if progress.is_text() {
+            progress.say(&format!("warning: {remark}\n"));
+        } else {
+            warn!("{remark}");
+        }
     }
 }
 

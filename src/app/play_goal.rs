@@ -4,6 +4,7 @@ use k8s_openapi::api::core::v1::PodStatus;
 
 use crate::config::Until;
 use crate::kubelet::{ContainerStatusExt as _, Kubelet, PodStatusExt, PublishedPod, WorkloadStatus};
+use crate::terminal::format;
 
 /// State of the condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -128,7 +129,9 @@ pub(super) fn pending_goals(kubelet: &Kubelet, until: Option<Until>) -> String {
     match until {
         Some(Until::Ready) => format!("not ready: {}", of(|status| status.is("Ready"))),
         Some(Until::Succeeded) => format!("not succeeded: {}", of(|status| status.phase() == "Succeeded")),
-        Some(Until::Restarts(count)) => format!("no container has been restarted {count} times"),
+        Some(Until::Restarts(count)) => {
+            format!("no container has been restarted {}", format::times(count.into()))
+        }
         None => format!("not ended: {}", of(PodStatusExt::is_terminal)),
     }
 }

@@ -61,10 +61,10 @@ pub async fn run(settings: ServerConfig) -> Result<(), RunError> {
     match UnixStream::connect(upstream.as_path()).await {
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            warn!(%upstream, %error, "permission denied to connect to upstream: clients are refused");
+            warn!(%upstream, %error, "permission denied to connect to upstream: clients are refused; run as root, or as a user of its group");
         }
         Err(error) => {
-            warn!(%upstream, %error, "cannot connect to upstream yet: clients are refused until it listens");
+            warn!(%upstream, %error, "cannot connect to upstream yet: clients are refused until it listens; --upstream names another socket");
         }
     }
 

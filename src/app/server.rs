@@ -37,7 +37,7 @@ use crate::history::recorder::{Timeline, TimelineSources};
 use crate::history::timeline::NodeFacts;
 use crate::history::{self, CallHistory, Journal, journal};
 use crate::inventory::{InspectRequest, RuntimeEvent, Watcher};
-use crate::kubelet::{ClientActionRecorder, ClientPods};
+use crate::kubelet::{ClientActionRecorder, ClientPodStore, ClientPods};
 use crate::policy::Policies;
 use crate::probe::NameView;
 use crate::prober::{self, AttemptReporter, ProbeAttempt};
@@ -76,12 +76,21 @@ pub(super) struct Shim {
 /// Time at the end in which the last observations are decoded and shown.
 const SHUTDOWN_FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// Opens the state and the sockets. The error has the problems of both.
+async fn open_files(config: &ServerConfig) -> Result<(Option<ClientPodStore>, Listeners), RunError> {
+    let store = open_store(config).await;
+    let listeners = Listeners::open(config).await;
+    if let (Ok(Some(store)), Err(_)) = (&store, &listeners) {
+        // The thread that writes the state ends before the directory of the state may be removed.
+        let _ = store.state.close().await;
+    }
+    both(store, listeners)
+}
+
 impl Shim {
     /// Opens all sockets, starts all parts, and connects them.
     pub(super) async fn open(config: ServerConfig) -> Result<Self, RunError> {
-        let store = open_store(&config).await;
-        let listeners = Listeners::open(&config).await;
-        let (store, listeners) = both(store, listeners)?;
+        let (store, listeners) = open_files(&config).await?;
         let (state, client_pods) =
             store.as_ref().map(|store| (store.state.clone(), store.client_pods.clone())).unzip();
         let (redact, node) = (config.exec.redact_commands, node_facts(&config));

@@ -126,7 +126,7 @@ impl<'a> BenchRun<'a> {
         let mut client = runtime_client(&plan.direct);
         let container = whole_id(&mut client, &plan.container).await?;
         let version = client.version(VersionRequest { version: "v1".to_owned() }).await?.into_inner();
-        let has_exec_events = RuntimeInfo::from(version).is_containerd();
+        let has_exec_events = RuntimeInfo::from(version).publishes_task_events();
         let events = has_exec_events.then(|| TaskEvents::new(lazy_channel(&plan.direct)));
         Ok(Self { plan, client, container, events })
     }

@@ -12,7 +12,8 @@ use super::{CliError, yaml};
 use crate::admin::Client;
 use crate::config::{BoundedDuration, Environment, InstanceArg, admin_socket};
 use crate::socket::SocketPath;
-use crate::terminal::format::harmless_json;
+use crate::terminal::format::{harmless_json, indented_json};
+use crate::terminal::screen::Screen;
 
 /// The flag that names the probeshim to query.
 #[derive(Debug, Args)]
@@ -77,11 +78,23 @@ impl OutputFormat {
         names.try_map(|name| Self::from_str(&name, false))
     }
 
-    /// Returns a document in JSON or YAML. Fields that this version does not know are kept.
+    /// Returns whether the output is JSON or YAML.
+    pub(super) fn is_document(self) -> bool {
+        matches!(self, Self::Json | Self::Yaml)
+    }
+
+    /// Returns standard output, whose width does not limit a wide table.
+    pub(super) fn screen(self) -> Screen {
+        let screen = Screen::stdout();
+        if self == Self::Wide { Screen { width: None, ..screen } } else { screen }
+    }
+
+    /// Returns a document in indented JSON or in YAML. Fields that this version does not know are
+    /// kept.
     pub(super) fn document(self, json: &RawValue) -> Result<String, CliError> {
         Ok(match self {
             Self::Yaml => yaml::from_json(&serde_json::from_str(json.get()).context("invalid JSON")?)?,
-            _ => harmless_json(json.get()) + "\n",
+            _ => indented_json(&harmless_json(json.get())) + "\n",
         })
     }
 
@@ -101,7 +114,9 @@ impl OutputFormat {
 
     /// Returns a document of a stream: a line of JSON, or a YAML document with its marker.
     pub(super) fn streamed(self, json: &RawValue) -> Result<String, CliError> {
-        let document = self.document(json)?;
-        Ok(if self == Self::Yaml { format!("---\n{document}") } else { document })
+        Ok(match self {
+            Self::Yaml => format!("---\n{}", self.document(json)?),
+            _ => harmless_json(json.get()) + "\n",
+        })
     }
 }

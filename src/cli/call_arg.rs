@@ -114,7 +114,14 @@ fn number(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| {
         let flag = ["last", "slowest", "failed"].into_iter().find(|flag| *flag == text);
         let hint = flag.map(|flag| format!("; write `probeshim explain --{flag}` for that call"));
-        let hint = hint.unwrap_or_else(|| "; `probeshim calls` shows the ids".to_owned());
+        let by_pod = || {
+            let is_name =
+                !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "-./".contains(c));
+            let pod = text.strip_prefix("pod/").unwrap_or(text);
+            is_name
+                .then(|| format!("; write `probeshim explain --pod {pod}` for the last ExecSync in that pod"))
+        };
+        let hint = hint.or_else(by_pod).unwrap_or_else(|| "; `probeshim calls` shows the ids".to_owned());
         format!("must be the id of a call, such as 17{hint}")
     })
 }
@@ -146,7 +153,11 @@ mod tests {
             (&["17", "--pod", "web"], "cannot be used with"),
             (&["--last", "--slowest"], "cannot be used with"),
             (&["last"], "such as 17; write `probeshim explain --last` for that call"),
-            (&["web"], "such as 17; `probeshim calls` shows the ids"),
+            (
+                &["pod/web"],
+                "such as 17; write `probeshim explain --pod web` for the last ExecSync in that pod",
+            ),
+            (&["#17"], "such as 17; `probeshim calls` shows the ids"),
         ] {
             let error = parsed(line).unwrap_err();
             assert!(error.contains(expected), "{line:?}: {error}");

@@ -17,12 +17,12 @@ use super::known_objects::check_call_names;
 use super::label_selector::LabelSelector;
 use super::labelled_pods::LabelledPods;
 use super::missing_names::note_missing_names;
-use super::pod_arg::NamespaceArg;
+use super::pod_arg::ListNamespaceArgs;
 use crate::admin::Client;
 use crate::admin::api::{CallsQuery, ListedCall, LogLine};
 use crate::config::{BoundedDuration, whole_number};
 use crate::history::{CodeLabel, MethodArg, ProbeLabel};
-use crate::terminal::screen::{Screen, print};
+use crate::terminal::screen::print;
 
 /// Error of a response with another form.
 const NOT_CALLS: &str = "the response is not a list of calls";
@@ -39,7 +39,7 @@ pub struct CallsCommand {
     admin: AdminArgs,
 
     #[command(flatten)]
-    namespace: NamespaceArg,
+    namespace: ListNamespaceArgs,
 
     /// Show only calls of this method: a name, case-insensitive, such as ExecSync, or the path of a
     /// recorded method outside the CRI
@@ -118,8 +118,8 @@ pub struct CallsCommand {
     #[arg(short, long, visible_alias = "watch", visible_short_alias = 'w')]
     follow: bool,
 
-    /// Output format: table, json or yaml (a list; with --follow one document per item)
-    #[arg(short, long, value_name = "FORMAT", default_value = "table", value_parser = OutputFormat::parser(OutputFormat::DOCUMENTS), hide_possible_values = true)]
+    /// Output format: table, wide, json or yaml (a list; with --follow one document per item)
+    #[arg(short, long, value_name = "FORMAT", default_value = "table", value_parser = OutputFormat::parser(OutputFormat::WITHOUT_NAMES), hide_possible_values = true)]
     output: OutputFormat,
 }
 
@@ -127,7 +127,7 @@ impl CallsCommand {
     /// Queries the calls and prints them.
     pub async fn run(self) -> Result<(), CliError> {
         let client = self.admin.client()?;
-        let is_table = self.output == OutputFormat::Table && self.slowest.is_none() && !self.follow;
+        let is_table = !self.output.is_document() && self.slowest.is_none() && !self.follow;
         if self.probe.is_some() {
             note_missing_names(&client).await;
         }
@@ -137,7 +137,7 @@ impl CallsCommand {
             } else {
                 self.method.map(|method| method.to_string())
             },
-            namespace: self.namespace.namespace,
+            namespace: self.namespace.of.namespace,
             pod: self.pod,
             container: self.container,
             probe: self.probe.map(|probe| probe.to_string()),
@@ -174,7 +174,7 @@ async fn list(
         let pods = LabelledPods::query(client, selector).await?;
         calls = select(&calls, &pods, query)?;
     }
-    let is_document = matches!(output, OutputFormat::Json | OutputFormat::Yaml);
+    let is_document = output.is_document();
     if calls.is_empty() && !is_document {
         print(&(empty::reason(client, query, selector.is_some()).await? + "\n"))?;
         return Ok(());
@@ -188,7 +188,7 @@ async fn list(
     }
     let calls: Result<Vec<ListedCall>, _> =
         calls.iter().map(|call| serde_json::from_str(call.get())).collect();
-    let screen = Screen::stdout();
+    let screen = output.screen();
     screen.print(&rows::render(&calls.context(NOT_CALLS)?, screen, Timestamp::now()))?;
     Ok(())
 }

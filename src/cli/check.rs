@@ -7,7 +7,7 @@ use clap::Args;
 use super::CliError;
 use super::stderr::note;
 use super::table::{Cell, Column, Table};
-use crate::config::{self, CheckReport, Environment};
+use crate::config::{self, CheckReport, EmbeddedRuntimeName, Environment, FilenameArg};
 use crate::probe::DescribedProbe;
 use crate::terminal::screen::{Screen, print};
 
@@ -21,6 +21,9 @@ pub struct CheckCommand {
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
 
+    #[command(flatten)]
+    filename: FilenameArg,
+
     /// Configuration file, whose rules take precedence over manifests [default:
     /// /etc/probeshim/config.yaml, if it exists]
     #[arg(long, value_name = "FILE")]
@@ -30,19 +33,26 @@ pub struct CheckCommand {
     /// storage, as warnings. Without this flag they are errors, as in play
     #[arg(long)]
     ignore_unsupported: bool,
+
+    /// Runtime of `play --runtime` on which the pods are to run. With procrun, each container must
+    /// have a command
+    #[arg(long, value_name = "procrun", value_enum)]
+    runtime: Option<EmbeddedRuntimeName>,
 }
 
 impl CheckCommand {
     /// Reads the files, and prints warnings and the probes in them. The error has all problems, not
     /// only the first.
     pub fn run(self) -> Result<(), CliError> {
-        if self.paths.is_empty() && self.config.is_none() {
+        let paths = self.filename.with(self.paths);
+        if paths.is_empty() && self.config.is_none() {
             return Err(CliError::Usage(
                 "nothing to check: name files, directories or a --config".to_owned(),
             ));
         }
+        let (config, around) = (self.config.as_ref(), Environment::detect());
         let CheckReport { specs, warnings } =
-            config::check(&self.paths, self.config.as_ref(), self.ignore_unsupported, &Environment::detect());
+            config::check(&paths, config, self.ignore_unsupported, self.runtime, &around);
         warn(&warnings);
         let (described, screen) = (specs?.describe_all(), Screen::stdout());
         screen.print(&table(&described, screen))?;

@@ -40,7 +40,8 @@ pub struct DeleteCommand {
 }
 
 impl DeleteCommand {
-    /// Requests the termination of the pod, and waits until nothing of it is left.
+    /// Requests the termination of the pod, reports it as kubectl does, and waits until nothing of
+    /// the pod is left.
     pub async fn run(self) -> Result<(), CliError> {
         let Self { pod, namespace, grace_period, wait, at } = self;
         let name = match &pod[..] {
@@ -55,14 +56,14 @@ impl DeleteCommand {
         let [namespace, name] = [&pod.namespace, &pod.name].map(|text| text.clone().unwrap_or_default());
         let query = DeleteQuery { uid: pod.uid.clone(), grace_period_seconds: grace_period };
         client.delete_pod(&namespace, &name, &query).await?;
+        let [namespace, name] = [namespace, name].map(|text| harmless_name(&text));
+        print(&format!("pod {name:?} deleted from {namespace} namespace\n"))?;
         if wait {
             let is_it = |known: &StatusPod| known.uid == pod.uid && known.removed.is_none();
             while query_status(&client).await?.pods.iter().any(is_it) {
                 sleep(POLL_INTERVAL).await;
             }
         }
-        let [namespace, name] = [namespace, name].map(|text| harmless_name(&text));
-        print(&format!("pod {name:?} deleted from {namespace} namespace\n"))?;
         Ok(())
     }
 }

@@ -13,7 +13,7 @@ use super::follow::FollowItem;
 use super::known_objects::check_event_names;
 use super::label_selector::LabelSelector;
 use super::labelled_pods::LabelledPods;
-use super::pod_arg::NamespaceArg;
+use super::pod_arg::ListNamespaceArgs;
 use super::table::{Cell, Column, Table};
 use crate::admin::Client;
 use crate::admin::api::{Event, EventLine, EventsQuery};
@@ -41,7 +41,7 @@ pub struct EventsCommand {
     pod: Option<String>,
 
     #[command(flatten)]
-    namespace: NamespaceArg,
+    namespace: ListNamespaceArgs,
 
     /// Show only events of this type
     #[arg(long, value_name = "TYPE", value_parser = event_types())]
@@ -60,8 +60,8 @@ pub struct EventsCommand {
     #[arg(short, long, visible_alias = "watch", visible_short_alias = 'w')]
     follow: bool,
 
-    /// Output format: table, json or yaml (a list; with --follow one document per item)
-    #[arg(short, long, value_name = "FORMAT", default_value = "table", value_parser = OutputFormat::parser(OutputFormat::DOCUMENTS), hide_possible_values = true)]
+    /// Output format: table, wide, json or yaml (a list; with --follow one document per item)
+    #[arg(short, long, value_name = "FORMAT", default_value = "table", value_parser = OutputFormat::parser(OutputFormat::WITHOUT_NAMES), hide_possible_values = true)]
     output: OutputFormat,
 }
 
@@ -71,7 +71,7 @@ impl EventsCommand {
         let client = self.at.client()?;
         let query = EventsQuery {
             since_ms: self.since.map(milliseconds),
-            namespace: self.namespace.namespace,
+            namespace: self.namespace.of.namespace,
             pod: self.pod,
             r#type: self.r#type,
             reason: self.reason,
@@ -102,9 +102,9 @@ async fn list(
         retain(&mut events, &is_selected);
     }
     let remark = if events.is_empty() { Some(nothing(client, query, selector).await?) } else { None };
-    let screen = Screen::stdout();
+    let screen = output.screen();
     match (output, remark) {
-        (OutputFormat::Json | OutputFormat::Yaml, _) => print(&output.list(&json)?)?,
+        _ if output.is_document() => print(&output.list(&json)?)?,
         (_, Some(remark)) => print(&remark)?,
         (_, None) => screen.print(&render(&events, Timestamp::now(), screen))?,
     };

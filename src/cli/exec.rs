@@ -17,6 +17,10 @@ use crate::terminal::format;
 /// Arguments of `exec`.
 #[derive(Debug, Args)]
 pub struct ExecCommand {
+    /// Name of the pod, NAMESPACE/NAME, uid, or KIND/NAME of a workload, of which one pod is chosen
+    #[arg(value_name = "POD")]
+    pod: String,
+
     #[command(flatten)]
     container: ContainerArgs,
 
@@ -43,8 +47,8 @@ pub struct ExecCommand {
 impl ExecCommand {
     /// Executes the command in the container, and prints its output. Returns its exit code.
     pub async fn run(self) -> Result<u8, CliError> {
-        let Self { container, timeout, stdin, tty, at, command } = self;
-        let mut target = container.find(&at.client()?, Via::Relay).await?;
+        let Self { pod, container, timeout, stdin, tty, at, command } = self;
+        let mut target = container.find(&pod, &at.client()?, Via::Relay).await?;
         let Some(instance) = target.instances.last() else { return Err(target.not_started()) };
         if stdin || tty {
             return Err(CliError::Usage(format!(

@@ -8,6 +8,7 @@ use super::CliError;
 use super::admin_args::{AdminArgs, OutputFormat};
 use super::bar;
 use super::call_arg::CallArg;
+use crate::admin::Client;
 use crate::admin::api::{Call, Explanation, ListedCall, Phases};
 use crate::terminal::format;
 use crate::terminal::screen::{Screen, print};
@@ -15,6 +16,9 @@ use crate::terminal::{MAX_TEXT_WIDTH, sanitize, shortened};
 
 /// Maximum width of lines, also if the width of the terminal is unknown.
 const WIDTH: usize = 100;
+
+/// Error for a response of another form.
+const NO_EXPLANATION: &str = "the response is not an explanation";
 
 /// Arguments of `explain`.
 #[derive(Debug, Args)]
@@ -34,19 +38,24 @@ impl ExplainCommand {
     /// Queries the explanation of a call and prints it.
     pub async fn run(self) -> Result<(), CliError> {
         let client = self.at.client()?;
-        let answer = client.explain(self.call.find(&client).await?).await?;
-        let not_one = "the response is not an explanation";
+        let call = self.call.find(&client).await?;
         match self.output {
             OutputFormat::Json | OutputFormat::Yaml => {
-                print(&self.output.document(serde_json::from_slice(&answer).context(not_one)?)?)?;
+                let answer = client.explain(call).await?;
+                print(&self.output.document(serde_json::from_slice(&answer).context(NO_EXPLANATION)?)?)?;
             }
             _ => {
-                let screen = Screen::stdout();
-                screen.print(&text(&serde_json::from_slice(&answer).context(not_one)?, screen))?;
+                Screen::stdout().print(&call_text(&client, call).await?)?;
             }
         }
         Ok(())
     }
+}
+
+/// Returns the explanation of a call, for standard output.
+pub(super) async fn call_text(client: &Client, call: u64) -> Result<String, CliError> {
+    let answer = client.explain(call).await?;
+    Ok(text(&serde_json::from_slice(&answer).context(NO_EXPLANATION)?, Screen::stdout()))
 }
 
 /// Returns the sentences, wrapped, and below them the bars of the phases.

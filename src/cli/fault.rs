@@ -12,6 +12,9 @@ use serde_json::value::RawValue;
 use super::CliError;
 use super::admin_args::{AdminArgs, OutputFormat};
 use super::calls::subject;
+use super::probe_result::OFF;
+use super::query::query_status;
+use super::stderr::note;
 use super::table::{Cell, Column, Table};
 use crate::admin::api::{ActiveFault, ClearBody, FaultBody, FaultPlan, FaultsBody, PlannedHit};
 use crate::config::{BoundedDuration, Environment, read_faults};
@@ -186,8 +189,21 @@ impl AddCommand {
             let _ = writeln!(text, "`probeshim fault clear {}` ends it earlier", fault.name);
         }
         print(&harmless_lines(&text))?;
+        if added.iter().any(misses_own_probes)
+            && query_status(&client).await.is_ok_and(|status| status.mode != OFF)
+        {
+            note("probes that this probeshim runs itself are hit only by rules with client=probeshim");
+        }
         Ok(())
     }
+}
+
+/// Returns whether a rule is about ExecSyncs of all clients, which the probes that probeshim runs
+/// itself are not.
+fn misses_own_probes(fault: &ActiveFault) -> bool {
+    let is_for_all = |rule: FaultRule| rule.matches.client.is_none();
+    fault.rule.starts_with("ExecSync ")
+        && FaultRule::parse(&fault.name, &fault.rule, None, true).is_ok_and(is_for_all)
 }
 
 impl ListCommand {

@@ -6,7 +6,7 @@ use super::CliError;
 use super::admin_args::OutputFormat;
 use super::table::{Cell, Column, Table};
 use crate::admin::Followed;
-use crate::terminal::screen::{Screen, print};
+use crate::terminal::screen::print;
 
 /// A streamed line in table format.
 pub(super) enum FollowItem {
@@ -24,11 +24,11 @@ pub(super) async fn follow(
     columns: impl IntoIterator<Item = Column>,
     read: impl Fn(&[u8]) -> anyhow::Result<FollowItem>,
 ) -> Result<(), CliError> {
-    let screen = Screen::stdout();
+    let screen = output.screen();
     let mut table = Table::new(columns, screen);
     table.expect_rows();
     table.shrink();
-    let is_document = matches!(output, OutputFormat::Json | OutputFormat::Yaml);
+    let is_document = output.is_document();
     let mut is_read = is_document || screen.print(&(table.header() + "\n"))?;
     while is_read {
         let Some(line) = lines.line().await else {

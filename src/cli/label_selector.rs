@@ -1,13 +1,18 @@
 //! Label selectors, as `kubectl get -l` accepts them (apimachinery: `pkg/labels/selector.go`).
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::str::FromStr;
 
 use crate::manifest::validation::{is_label_value, is_qualified_name};
+use crate::terminal::sanitize;
 
 /// Requirements on the labels of a pod, all of which must be met.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct LabelSelector(Vec<Requirement>);
+pub(super) struct LabelSelector {
+    text: String,
+    requirements: Vec<Requirement>,
+}
 
 /// A requirement on one label.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +45,7 @@ pub(super) struct LabelSelectorError(String);
 impl LabelSelector {
     /// Returns whether labels meet all requirements.
     pub(super) fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
-        self.0.iter().all(|requirement| requirement.is_met(labels.get(&requirement.key)))
+        self.requirements.iter().all(|requirement| requirement.is_met(labels.get(&requirement.key)))
     }
 }
 
@@ -91,7 +96,14 @@ impl FromStr for LabelSelector {
             let part = part.trim();
             Requirement::parse(part).ok_or_else(|| LabelSelectorError(part.to_owned()))
         };
-        parts(text).into_iter().map(parse).collect::<Result<_, _>>().map(Self)
+        let requirements = parts(text).into_iter().map(parse).collect::<Result<_, _>>()?;
+        Ok(Self { text: text.to_owned(), requirements })
+    }
+}
+
+impl fmt::Display for LabelSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&sanitize(&self.text))
     }
 }
 

@@ -12,8 +12,9 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use super::CliError;
 use super::admin_args::OutputFormat;
-use super::period_args::{PeriodArgs, check_selection};
+use super::period_args::{PeriodArgs, check_selection, last_hour};
 use super::pod_arg::NamespaceArg;
+use crate::admin::Client;
 use crate::history::timeline::Period;
 use crate::lint::{LINTS, LintFinding, Severity};
 use crate::report::Selection;
@@ -64,16 +65,31 @@ impl LintCommand {
         check_selection(&selection, &period)?;
         let mut findings = selection.lint(&period);
         findings.retain(|found| !ignore.iter().any(|name| name == found.lint));
-        if let OutputFormat::Json | OutputFormat::Yaml = output {
+        if output.is_document() {
             let items: Result<Vec<Box<RawValue>>, _> = findings.iter().map(to_raw_value).collect();
             let items = items.context("a finding cannot be written as JSON")?;
             print(&output.list(&items.iter().map(AsRef::as_ref).collect::<Vec<_>>())?)?;
         } else {
-            let screen = Screen::stdout();
-            screen.print(&render(&findings, &examined(&period, &selection, !findings.is_empty()), screen))?;
+            Screen::stdout().print(&finding_lines(&findings, &period, &selection))?;
         }
         failure(&findings, fail_on)
     }
+}
+
+/// Returns the findings about the last hour, for standard output.
+pub(super) async fn last_hour_text(client: &Client) -> Result<String, CliError> {
+    let (period, selection) = (last_hour(client).await?, Selection::default());
+    Ok(finding_lines(&selection.lint(&period), &period, &selection))
+}
+
+/// Returns the findings about the last hour, the worst first.
+pub(super) async fn last_hour_findings(client: &Client) -> Result<Vec<LintFinding>, CliError> {
+    Ok(Selection::default().lint(&last_hour(client).await?))
+}
+
+/// Returns findings about a period, for standard output.
+fn finding_lines(findings: &[LintFinding], period: &Period, selection: &Selection) -> String {
+    render(findings, &examined(period, selection, !findings.is_empty()), Screen::stdout())
 }
 
 /// Returns the parser of the names of lints.

@@ -13,6 +13,7 @@ mod delete;
 mod demo;
 mod describe;
 mod doctor;
+mod error;
 mod events;
 mod exec;
 mod explain;
@@ -20,6 +21,7 @@ mod fault;
 mod findings;
 mod follow;
 mod get;
+mod help;
 mod install;
 mod instances;
 mod known_objects;
@@ -30,6 +32,7 @@ mod lint;
 mod logs;
 mod missing_names;
 mod mode;
+mod overview;
 mod parse;
 mod pause;
 mod period_args;
@@ -46,6 +49,7 @@ mod status;
 mod stderr;
 mod table;
 mod target;
+mod tips;
 mod top;
 mod uninstall;
 mod version;
@@ -54,16 +58,11 @@ mod watch;
 mod workload_arg;
 mod yaml;
 
-use std::fmt;
-
-use anyhow::anyhow;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 
-use crate::admin::ClientError;
 use crate::build_info;
-use crate::config::{Flags, PlayFlags, Problems, RuntimeFlags};
-use crate::install::{InstallError, Paths, Systemd};
+use crate::config::{Flags, PlayFlags, RuntimeFlags};
 use crate::prober::EnforcementMode;
 use crate::procrun::monitor;
 
@@ -74,9 +73,10 @@ pub(crate) use check::probe_table;
 pub use check::{CheckCommand, schema};
 pub use completion::{CompletionCommand, ManCommand};
 pub use delete::DeleteCommand;
-pub use demo::Demo;
+pub use demo::{Demo, demo_results};
 pub use describe::DescribeCommand;
 pub use doctor::DoctorCommand;
+pub use error::CliError;
 pub use events::EventsCommand;
 pub use exec::ExecCommand;
 pub use explain::ExplainCommand;
@@ -87,6 +87,7 @@ pub use lint::LintCommand;
 pub(crate) use lint::finding_text;
 pub use logs::LogsCommand;
 pub use mode::ModeCommand;
+pub use overview::OverviewCommand;
 pub use pause::{PauseCommand, ResumeCommand};
 pub use pods::PodsCommand;
 pub use probes::ProbesCommand;
@@ -99,13 +100,20 @@ pub use uninstall::UninstallCommand;
 pub use version::VersionCommand;
 pub use wait::WaitCommand;
 
-/// A CRI proxy that forwards every call byte for byte, and shows each.
+/// Why was my exec probe slow, and what killed my container?
+///
+/// probeshim sits between the kubelet (or crictl) and containerd, forwards every CRI call
+/// unchanged, and explains each ExecSync. It also runs pods and their probes without a cluster.
 #[derive(Debug, Parser)]
-#[command(version = build_info::full_version(), about, max_term_width = 110)]
+#[command(version = build_info::full_version(), disable_version_flag = true, max_term_width = help::MAX_WIDTH)]
 pub struct Cli {
     /// The subcommand.
     #[command(subcommand)]
     pub command: CliCommand,
+
+    /// Print the version
+    #[arg(short = 'V', short_alias = 'v', long, action = ArgAction::Version)]
+    version: Option<bool>,
 }
 
 /// The subcommands.
@@ -126,7 +134,10 @@ pub enum CliCommand {
     /// or the condition of --until is met. Exit code 1: a pod has failed, a container was killed
     /// and is not restarted, or --timeout has expired. Exit code 130: SIGINT (Ctrl-C). Exit code
     /// 143: SIGTERM.
-    #[command(mut_arg("manifests", |arg| arg.hide(true)), mut_arg("enforce", |arg| arg.value_parser(play_mode())
+    #[command(mut_arg("manifests", |arg| arg.hide(true)),
+        mut_arg("instance", |arg| arg.help("Name of the instance, for several on one machine: probeshim-NAME takes the place of \
+               probeshim in all default paths; auto chooses a free name")),
+        mut_arg("enforce", |arg| arg.value_parser(play_mode())
         .help("Enforcement mode: the action when a liveness or startup probe fails [default: restart]")),
         mut_arg("max_kills", |arg| arg.help("Maximum number of kills because of probes within a period, such as 5/1h, or off for no \
                limit [default: off]")))]
@@ -322,7 +333,7 @@ pub enum CliCommand {
     /// with its own working directory. Images are only names, and have no default commands.
     Runtime(RuntimeFlags),
 
-    /// Run a demo: two pods on a runtime of plain processes, with their calls and probes through
+    /// Run a demo: four pods on a runtime of plain processes, with their calls and probes through
     /// probeshim
     ///
     /// Needs neither root nor a container runtime, and leaves nothing behind. Ctrl-C ends it early,
@@ -336,6 +347,11 @@ pub enum CliCommand {
     ///
     /// For bash: source <(probeshim completion bash). `make install` installs the scripts.
     Completion(CompletionCommand),
+
+    /// Show whether a probeshim is running, and what to try. Takes the place of a missing
+    /// subcommand
+    #[command(hide = true)]
+    Overview(OverviewCommand),
 
     /// Write the man pages to a directory
     #[command(hide = true)]
@@ -357,55 +373,6 @@ fn play_mode() -> impl TypedValueParser<Value = EnforcementMode> {
     let modes = EnforcementMode::value_variants().iter().filter(|mode| **mode != EnforcementMode::Kill);
     let names = PossibleValuesParser::new(modes.filter_map(ValueEnum::to_possible_value));
     names.try_map(|name| EnforcementMode::from_str(&name, false))
-}
-
-/// Error of a command. Each variant has its own exit code.
-#[derive(Debug, thiserror::Error)]
-pub enum CliError {
-    /// Arguments, configuration or manifests are invalid.
-    #[error("{0}")]
-    Usage(String),
-    /// The command failed.
-    #[error(transparent)]
-    Failed(#[from] anyhow::Error),
-}
-
-impl CliError {
-    /// Returns a failure with the text of an error that names its causes itself. Its sources are
-    /// dropped, which would print the causes again.
-    pub fn from_display(error: impl fmt::Display) -> Self {
-        Self::Failed(anyhow!("{error}"))
-    }
-}
-
-impl From<Problems> for CliError {
-    fn from(problems: Problems) -> Self {
-        Self::Usage(problems.to_string())
-    }
-}
-
-impl From<InstallError> for CliError {
-    fn from(error: InstallError) -> Self {
-        match error {
-            InstallError::Config(problems) => problems.into(),
-            other => Self::from_display(other),
-        }
-    }
-}
-
-impl From<ClientError> for CliError {
-    fn from(error: ClientError) -> Self {
-        match error {
-            ClientError::Refused(reason) => Self::Usage(reason),
-            ClientError::NotRunning { ref socket, .. } => {
-                let hint = instances::failed_service(socket.as_path(), &Paths::of_node(), &Systemd)
-                    .or_else(|| instances::hint(socket.as_path()));
-                let hint = hint.map(|hint| format!("\n{hint}"));
-                Self::from_display(format!("{error}{}", hint.unwrap_or_default()))
-            }
-            other => Self::from_display(other),
-        }
-    }
 }
 
 #[cfg(test)]

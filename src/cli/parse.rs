@@ -3,15 +3,21 @@
 use std::ffi::OsString;
 
 use clap::error::{Error, ErrorKind};
-use clap::{Arg, Command, CommandFactory as _, FromArgMatches as _, Parser as _};
+use clap::{Arg, Command, CommandFactory as _, FromArgMatches as _};
 
 use super::Cli;
+use super::help::with_groups;
+use super::tips::with_tip;
 
 impl Cli {
     /// Parses a command line. A flag takes precedence over an environment variable that conflicts
     /// with it. An error shows the usage of flags that were written, and not of variables.
     pub fn parse_line(line: &[OsString]) -> Result<Self, Error> {
-        let error = match Self::try_parse_from(line) {
+        Self::parse_without_tips(line).map_err(|error| with_tip(error, line))
+    }
+
+    fn parse_without_tips(line: &[OsString]) -> Result<Self, Error> {
+        let error = match parse(Self::command(), line) {
             Ok(cli) => return Ok(cli),
             Err(error) => error,
         };
@@ -20,7 +26,7 @@ impl Cli {
         {
             return Ok(cli);
         }
-        match parse(ignore_environment(Self::command()), line) {
+        match parse(ignore_environment(with_groups(Self::command())), line) {
             Err(written) if written.kind() == error.kind() => Err(written),
             _ => Err(error),
         }

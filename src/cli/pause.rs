@@ -116,7 +116,7 @@ impl PauseCommand {
         let client = at.client()?;
         let answer = client.begin_pause(&PauseBody { name, selector, for_ms, readiness, all }).await?;
         let not_one = "the response is not a pause";
-        if let OutputFormat::Json | OutputFormat::Yaml = output {
+        if output.is_document() {
             print(&output.document(serde_json::from_slice(&answer).context(not_one)?)?)?;
             return Ok(());
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use anyhow::Context as _;
 use clap::Args;
@@ -122,6 +122,12 @@ fn read_dir(dir: &Path, from: SystemTime, to: SystemTime) -> Result<Period, CliE
     Ok(period.with_context(|| format!("the records in {} cannot be read", records.display()))?)
 }
 
+/// Returns what a running probeshim knows about the last hour.
+pub(super) async fn last_hour(client: &Client) -> Result<Period, CliError> {
+    let now = SystemTime::now();
+    query(client, now - Duration::from_secs(3600), now).await
+}
+
 async fn query(client: &Client, from: SystemTime, to: SystemTime) -> Result<Period, CliError> {
     let [since, until] = [from, to].map(time);
     let lines = client.timeline(&TimelineQuery { since, until }).await?;
@@ -132,8 +138,6 @@ async fn query(client: &Client, from: SystemTime, to: SystemTime) -> Result<Peri
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]

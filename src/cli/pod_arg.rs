@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use clap::Args;
 
 use super::CliError;
+use super::label_selector::LabelSelector;
+use super::pod_summary::by_pod;
 use super::workload_arg::WorkloadArg;
 use crate::admin::api::StatusPod;
 use crate::suggest::did_you_mean;
@@ -21,6 +23,17 @@ pub(super) struct NamespaceArg {
     pub(super) namespace: Option<String>,
 }
 
+/// The namespace whose objects are listed. `-A` is accepted, because users of kubectl write it.
+#[derive(Debug, Default, Args)]
+pub(super) struct ListNamespaceArgs {
+    #[command(flatten)]
+    pub(super) of: NamespaceArg,
+
+    /// List the objects of all namespaces, as without this flag
+    #[arg(short = 'A', long, hide = true, conflicts_with = "namespace")]
+    all_namespaces: bool,
+}
+
 /// Returns the pod with this name, `NAMESPACE/NAME` or uid, or a pod of the workload `KIND/NAME`,
 /// with its last sandbox. `namespace` limits the pods. If the workload has several pods, also
 /// returns a remark in the words of kubectl.
@@ -35,19 +48,44 @@ pub(super) fn find_one_pod<'a>(
         (Ok(pod), _) => Ok((pod, None)),
         (Err(error), 0) => Err(error),
         (Err(_), count) => {
-            let pod = ready().unwrap_or(&pods[0]);
+            let pod = ready().copied().unwrap_or(pods[0]);
             let remark = format!("Found {count} pods, using pod/{}", pod.name.as_deref().unwrap_or_default());
             Ok((pod, (count > 1).then_some(remark)))
         }
     }
 }
 
+/// Returns whether a pod is in a namespace; `None` stands for all.
+pub(super) fn is_in(pod: &StatusPod, namespace: Option<&str>) -> bool {
+    namespace.is_none() || pod.namespace.as_deref() == namespace
+}
+
+/// Returns the last sandbox of each pod. A pod whose sandbox was replaced has several.
+pub(super) fn last_sandboxes<'a>(sandboxes: impl Iterator<Item = &'a StatusPod>) -> Vec<&'a StatusPod> {
+    let pods = by_pod(&sandboxes.collect::<Vec<_>>());
+    pods.iter().filter_map(|pod| pod.last().copied()).collect()
+}
+
+/// Returns the pods with labels. `namespace` limits the pods.
+pub(super) fn pods_with_labels<'a>(
+    all: &'a [StatusPod],
+    selector: &LabelSelector,
+    namespace: Option<&str>,
+) -> Vec<&'a StatusPod> {
+    let is_it =
+        |pod: &&StatusPod| pod.removed.is_none() && is_in(pod, namespace) && selector.matches(&pod.labels);
+    last_sandboxes(all.iter().filter(is_it))
+}
+
 /// Returns the pods of the workload `KIND/NAME`. `namespace` limits the pods.
-fn pods_of_workload<'a>(all: &'a [StatusPod], name: &str, namespace: Option<&str>) -> Vec<&'a StatusPod> {
+pub(super) fn pods_of_workload<'a>(
+    all: &'a [StatusPod],
+    name: &str,
+    namespace: Option<&str>,
+) -> Vec<&'a StatusPod> {
     let workload = WorkloadArg::parse(name);
-    let is_there = |pod: &&StatusPod| namespace.is_none() || pod.namespace.as_deref() == namespace;
     let has = |pod: &&StatusPod| workload.as_ref().is_some_and(|workload| workload.has(pod));
-    all.iter().filter(is_there).filter(has).collect()
+    last_sandboxes(all.iter().filter(|pod| is_in(pod, namespace)).filter(has))
 }
 
 /// Returns the pod with this name, `NAMESPACE/NAME` or uid, with its last sandbox. `namespace`
@@ -57,7 +95,7 @@ pub(super) fn find_pod<'a>(
     name: &str,
     namespace: Option<&str>,
 ) -> Result<&'a StatusPod, CliError> {
-    let pods = all.iter().filter(|pod| namespace.is_none() || pod.namespace.as_deref() == namespace);
+    let pods = all.iter().filter(|pod| is_in(pod, namespace));
     let pods: Vec<&StatusPod> = pods.collect();
     let is_it = |pod: &&&StatusPod| {
         pod.name.as_deref() == Some(name) || pod.uid.as_deref() == Some(name) || owner(pod) == name

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use super::CliError;
 use super::label_selector::LabelSelector;
-use super::pod_arg::{NamespaceArg, find_pod};
+use super::pod_arg::{NamespaceArg, find_pod, is_in};
 use super::pod_summary::by_pod;
 use crate::admin::Client;
 use crate::admin::api::StatusPod;
@@ -87,7 +87,7 @@ impl PodListArgs {
                 || named.iter().any(|named| (&named.namespace, &named.name) == (&pod.namespace, &pod.name))
         };
         let is_selected = |pod: &&StatusPod| {
-            (namespace.is_none() || pod.namespace.as_deref() == namespace)
+            is_in(pod, namespace)
                 && self.selector.as_ref().is_none_or(|selector| selector.matches(&pod.labels))
                 && is_named(pod)
         };

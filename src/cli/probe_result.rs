@@ -121,17 +121,21 @@ impl ProbeOfPod<'_> {
                 self.not_yet_run("the first attempt since the restart", "not yet run since the restart", now)
             }
             (Some(SUCCESS), true) if is_startup => well(format!("ok{since}, completed")),
-            (Some("failure"), true) => unwell(format!("failed{since}, on hold")),
+            (Some("failure"), true) => {
+                let reason = probe.hold_reason.as_deref().map(|reason| format!(": {reason}"));
+                unwell(format!("failed{since}, on hold{}", reason.unwrap_or_default()))
+            }
             (_, true) => well("on hold".to_owned()),
             (Some(SUCCESS), false) if probe.verdict.as_deref() == Some(SUCCESS) => well(format!("ok{since}")),
             // Each attempt was successful, and more are needed.
             (Some(SUCCESS), false) => well(format!("ok {} in a row, needs {}", probe.run, probe.threshold)),
-            (Some(_), false) => unwell(format!(
-                "failed {} in a row, {} at {}",
-                probe.run,
-                effect_of_failure(&probe.r#type, mode),
-                probe.threshold
-            )),
+            (Some(_), false) => {
+                let effect = effect_of_failure(&probe.r#type, mode);
+                // The pod is unready until an attempt succeeds; a kill ends the run of failures.
+                let is_unready = effect == UNREADY && probe.run >= probe.threshold;
+                let at = if is_unready { String::new() } else { format!(" at {}", probe.threshold) };
+                unwell(format!("failed {} in a row, {effect}{at}", probe.run))
+            }
             (None, false) => self.not_yet_run("the first attempt", "not yet run", now),
         }
     }
@@ -154,10 +158,13 @@ impl ProbeResultText {
     }
 }
 
+/// Effect of a readiness probe that fails.
+const UNREADY: &str = "unready";
+
 /// Returns the effect of a probe that fails as often as its threshold says.
 fn effect_of_failure(probe_type: &str, mode: &str) -> &'static str {
     match mode {
-        _ if probe_type == ProbeType::Readiness.name() => "unready",
+        _ if probe_type == ProbeType::Readiness.name() => UNREADY,
         "kill" | "restart" => "kills",
         _ => "would kill",
     }
@@ -219,6 +226,9 @@ mod tests {
     fn the_result_of_a_probe_states_its_run_and_the_effect_at_its_threshold() {
         let failing = json!({"result": "failure", "run": 17, "threshold": 3, "verdict": "success"});
         let held = json!({"result": "failure", "onHold": true, "verdict": "failure"});
+        let reasoned = json!({
+            "result": "failure", "onHold": true, "verdict": "failure", "holdReason": "the pod is being stopped",
+        });
         let erroring = json!({"result": "error", "errors": 8, "lastError": "executable not found", "verdict": "success"});
         for (kind, mode, state, more, expected) in [
             (
@@ -250,8 +260,15 @@ mod tests {
                 failing.clone(),
                 ("failed 17 in a row, would kill at 3", false),
             ),
-            ("readiness", "kill", "running", failing.clone(), ("failed 17 in a row, unready at 3", false)),
+            ("readiness", "kill", "running", failing.clone(), ("failed 17 in a row, unready", false)),
             ("liveness", "kill", "running", held, ("failed since 40s, on hold", false)),
+            (
+                "liveness",
+                "kill",
+                "running",
+                reasoned,
+                ("failed since 40s, on hold: the pod is being stopped", false),
+            ),
             ("liveness", "kill", "running", erroring, ("erroring ×8 (executable not found)", false)),
             ("liveness", "kill", "running", json!({"verdict": "success"}), ("not yet run", true)),
             ("liveness", "off", "running", json!({}), ("not probed (mode off)", true)),

@@ -16,7 +16,7 @@ use super::watch::{WatchItem, WatchOutput, watch};
 use crate::admin::Client;
 use crate::admin::api::StatusPod;
 use crate::terminal::screen::{Screen, print};
-use observed::ObservedProbes;
+pub(super) use observed::ObservedProbes;
 
 /// Minimum width of the last column. In a narrower column, its texts are shown below their rows.
 const MIN_LAST_WIDTH: usize = 24;

@@ -198,17 +198,21 @@ fn warnings(status: &api::Status, now: Timestamp) -> Vec<Warning> {
 }
 
 /// Returns the rows with the numbers of pods and probes, and of those that need attention.
-fn counts(status: &api::Status, now: Timestamp) -> [(&'static str, String, Style); 2] {
+pub(super) fn counts(status: &api::Status, now: Timestamp) -> [(&'static str, String, Style); 2] {
     let sandboxes: Vec<&StatusPod> = status.pods.iter().collect();
     let pods = by_pod(&sandboxes);
     let summaries: Vec<PodSummary> = pods.iter().filter_map(|pod| PodSummary::new(pod, now)).collect();
     let unwell_pods = summaries.iter().filter(|summary| summary.is_unwell()).count();
     let probes: Vec<ProbeOfPod<'_>> = pods.iter().flat_map(|pod| probes(pod)).collect();
     let unwell_probes = probes.iter().filter(|probe| !probe.result(&status.mode, now).is_well).count();
-    let is_off = status.mode == OFF && !probes.is_empty();
+    let is_off = status.mode == OFF;
     let row = |name: &'static str, all: usize, unwell: usize| {
         if unwell == 0 {
-            let off = if is_off && name == "probes" { ", not probed (mode off)" } else { "" };
+            let off = match all {
+                _ if !is_off || name != "probes" => "",
+                0 => " of probeshim (mode off); see `probeshim probes` for those of clients",
+                _ => ", not probed (mode off)",
+            };
             return (name, format!("{all}{off}"), Style::new());
         }
         let text = format!("{all}, {unwell} unwell; see `probeshim {name}`");

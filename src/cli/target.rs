@@ -3,17 +3,19 @@
 use std::io::ErrorKind;
 
 use anyhow::anyhow;
+use bytes::Bytes;
 use clap::Args;
 use serde_json::Value;
 use tokio::net::UnixStream;
 use tonic::transport::Channel;
 
 use super::CliError;
-use super::pod_arg::{NamespaceArg, find_one_pod, owner};
+use super::label_selector::LabelSelector;
+use super::pod_arg::{NamespaceArg, find_one_pod, owner, pods_with_labels};
 use super::query::query_status;
 use super::stderr::note;
 use crate::admin::Client;
-use crate::admin::api::StatusPod;
+use crate::admin::api::{Status, StatusPod};
 use crate::cri::runtime_client;
 use crate::cri::v1::runtime_service_client::RuntimeServiceClient;
 use crate::cri::v1::{self, ListContainersRequest, ListPodSandboxRequest};
@@ -23,13 +25,9 @@ use crate::suggest::did_you_mean;
 /// Annotation with the name of the container to which kubectl refers by default.
 const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
 
-/// Arguments that select a container.
+/// Flags that select a container of a pod.
 #[derive(Debug, Args)]
 pub(super) struct ContainerArgs {
-    /// Name of the pod, NAMESPACE/NAME, uid, or KIND/NAME of a workload, of which one pod is chosen
-    #[arg(value_name = "POD")]
-    pod: String,
-
     #[command(flatten)]
     namespace: NamespaceArg,
 
@@ -70,11 +68,26 @@ struct ContainerNames {
     annotated: Option<String>,
 }
 
+/// The containers of the runtime, among which those of pods are found.
+struct NodeContainers {
+    sandboxes: Vec<v1::PodSandbox>,
+    /// All instances of all containers, the oldest first.
+    containers: Vec<v1::Container>,
+    /// The response of `/pods`, if a prober manages pods.
+    managed: Option<Bytes>,
+    runtime: RuntimeServiceClient<Channel>,
+}
+
 impl ContainerArgs {
-    /// Finds the container, and its instances on the runtime.
-    pub(super) async fn find(self, client: &Client, via: Via) -> Result<TargetContainer, CliError> {
+    /// Finds the container of the pod with this name, and its instances on the runtime.
+    pub(super) async fn find(
+        self,
+        name: &str,
+        client: &Client,
+        via: Via,
+    ) -> Result<TargetContainer, CliError> {
         let status = query_status(client).await?;
-        let (pod, remark) = find_one_pod(&status.pods, &self.pod, self.namespace.namespace.as_deref())?;
+        let (pod, remark) = find_one_pod(&status.pods, name, self.namespace.namespace.as_deref())?;
         if let Some(remark) = remark {
             note(&remark);
         }
@@ -82,6 +95,29 @@ impl ContainerArgs {
             let reason = format!("pod {:?} was removed at {removed}, and its containers with it", owner(pod));
             return Err(anyhow!("{reason}").into());
         }
+        NodeContainers::query(client, &status, via).await?.find(pod, self.container)
+    }
+
+    /// Finds the container of each pod with these labels.
+    pub(super) async fn find_labelled(
+        self,
+        selector: &LabelSelector,
+        client: &Client,
+        via: Via,
+    ) -> Result<Vec<TargetContainer>, CliError> {
+        let (status, namespace) = (query_status(client).await?, self.namespace.namespace.as_deref());
+        let pods = pods_with_labels(&status.pods, selector, namespace);
+        if pods.is_empty() {
+            return Err(anyhow!("no pod has the labels {selector}").into());
+        }
+        let there = NodeContainers::query(client, &status, via).await?;
+        pods.into_iter().map(|pod| there.find(pod, self.container.clone())).collect()
+    }
+}
+
+impl NodeContainers {
+    /// Queries the sandboxes and containers of the runtime.
+    async fn query(client: &Client, status: &Status, via: Via) -> Result<Self, CliError> {
         let socket = lookup_socket(&status.upstream.socket, &status.listen).await?;
         let mut lists = runtime_client(&socket);
         let runtime = match via {
@@ -90,26 +126,30 @@ impl ContainerArgs {
         };
         let failed = |status: tonic::Status| anyhow!("{socket}: {}", status.message());
         let sandboxes = lists.list_pod_sandbox(ListPodSandboxRequest::default()).await.map_err(failed)?;
-        let sandboxes: Vec<_> =
-            sandboxes.into_inner().items.into_iter().filter(|it| is_of_pod(it, pod)).collect();
         let containers = lists.list_containers(ListContainersRequest::default()).await.map_err(failed)?;
         let mut containers = containers.into_inner().containers;
-        containers.retain(|it| sandboxes.iter().any(|sandbox| sandbox.id == it.pod_sandbox_id));
         containers.sort_by_key(|container| container.created_at);
-        let names = match client.pods().await {
-            Ok(pods) => ContainerNames::from_managed(&pods, pod),
-            Err(_) => None,
-        };
-        let names = names.unwrap_or_else(|| ContainerNames::from_runtime(&sandboxes, &containers));
-        let (name, remark) = names.choose(self.container, &owner(pod)).map_err(CliError::Usage)?;
+        let managed = client.pods().await.ok();
+        Ok(Self { sandboxes: sandboxes.into_inner().items, containers, managed, runtime })
+    }
+
+    /// Finds a container of a pod. Without a name, kubectl's default is chosen.
+    fn find(&self, pod: &StatusPod, container: Option<String>) -> Result<TargetContainer, CliError> {
+        let sandboxes: Vec<_> = self.sandboxes.iter().filter(|it| is_of_pod(it, pod)).cloned().collect();
+        let is_of_sandbox =
+            |it: &&v1::Container| sandboxes.iter().any(|sandbox| sandbox.id == it.pod_sandbox_id);
+        let mut instances: Vec<_> = self.containers.iter().filter(is_of_sandbox).cloned().collect();
+        let names = self.managed.as_ref().and_then(|pods| ContainerNames::from_managed(pods, pod));
+        let names = names.unwrap_or_else(|| ContainerNames::from_runtime(&sandboxes, &instances));
+        let (name, remark) = names.choose(container, &owner(pod)).map_err(CliError::Usage)?;
         if let Some(remark) = remark {
             note(&remark);
         }
-        containers.retain(|container| name_of(container) == name);
+        instances.retain(|instance| name_of(instance) == name);
         let known = pod.containers.iter().find(|known| known.name.as_deref() == Some(&name));
         let waiting = known.filter(|known| known.state == "waiting");
         let waiting = waiting.map(|known| known.reason.clone().unwrap_or_default());
-        Ok(TargetContainer { pod: owner(pod), name, instances: containers, waiting, runtime })
+        Ok(TargetContainer { pod: owner(pod), name, instances, waiting, runtime: self.runtime.clone() })
     }
 }
 

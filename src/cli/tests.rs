@@ -11,12 +11,13 @@ const INVALID: &str = "tcp://wrong=a=b";
 
 /// Arguments that clap does not validate: paths, and texts that a running probeshim or a runtime
 /// validates.
-const UNCHECKED: [&str; 23] = [
+const UNCHECKED: [&str; 24] = [
     "command",
     "config",
     "container",
     "dir",
     "file",
+    "filenames",
     "kubelet_kubeconfig",
     "manifests",
     "metrics_client_ca",

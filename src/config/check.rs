@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::file::File;
 use super::validator::Validator;
-use super::{Environment, Flags, Problems, Purpose, Settings};
+use super::{EmbeddedRuntimeName, Environment, Flags, Problems, Purpose, Settings};
 use crate::manifest::{self, Files, PodSet, ReadOptions, shown_path};
 use crate::probe::SpecResolver;
 
@@ -17,12 +17,13 @@ pub struct CheckReport {
     pub warnings: Vec<String>,
 }
 
-/// Validates manifests as `play` does, and a configuration file. `ignore_unsupported`: unsupported
-/// fields are warnings.
+/// Validates manifests as `play` does with a runtime that it starts, and a configuration file.
+/// `ignore_unsupported`: unsupported fields are warnings.
 pub fn check(
     paths: &[PathBuf],
     config: Option<&PathBuf>,
     ignore_unsupported: bool,
+    runtime: Option<EmbeddedRuntimeName>,
     around: &Environment,
 ) -> CheckReport {
     // The files may be checked as another user or on another host than the one on which they are
@@ -40,7 +41,8 @@ pub fn check(
     // The manifests in a configuration file are for `run`, where a kubelet runs their pods.
     let probed = std::mem::take(&mut flags.manifests);
     let probed = Files::new(&probed, ReadOptions { ignore_unsupported: true, ..options });
-    let played = Files::new(paths, options);
+    let needs_commands = runtime == Some(EmbeddedRuntimeName::Procrun);
+    let played = Files::new(paths, ReadOptions { needs_commands, ..options });
     let pod_set = PodSet::new(played.documents());
     let problems = [probed.problems(), played.problems(), pod_set.problems].concat();
     for problem in problems {

@@ -15,7 +15,7 @@ use super::validator::Validator;
 use super::values::choice;
 use super::{ConfigProblem, Environment, ExecLimitFlags, Flags, exec_limits};
 use crate::manifest::cursor::{Cursor, Violation};
-use crate::manifest::{FieldLines, Probe, ProbeType, Source, read_probe};
+use crate::manifest::{FieldLines, Probe, ProbeType, Source, read_probe, syntax_error};
 use crate::policy::{self, FaultRule};
 use crate::probe::{KubeletSource, Rule, Selector, SpecResolver, matches};
 use crate::regular_file::{MAX_YAML_BYTES, read_named_to_string, read_to_string};
@@ -68,11 +68,11 @@ impl File {
         let path = flags.config.clone().or_else(|| around.default_config());
         let Some(path) = path.filter(|path| path != Path::new(NO_FILE)) else { return Self::default() };
         let read = if flags.config.is_some() { read_named_to_string } else { read_to_string };
-        let text = read(&path, MAX_YAML_BYTES).map_err(|error| error.to_string());
-        let (text, value) = match text.and_then(|text| parsed(&text).map(|value| (text, value))) {
+        let text = read(&path, MAX_YAML_BYTES).map_err(|error| problem(&path, error.to_string()));
+        let (text, value) = match text.and_then(|text| parsed(&path, &text).map(|value| (text, value))) {
             Ok(parsed) => parsed,
-            Err(reason) => {
-                validator.problems.push(problem(&path, reason));
+            Err(problem) => {
+                validator.problems.push(problem);
                 return Self::default();
             }
         };
@@ -115,7 +115,7 @@ pub(super) fn admin_field(around: &Environment, validator: &mut Validator) -> Op
     let path = around.default_config()?;
     // The file of a probeshim that root runs need not be readable by others.
     let Ok(text) = read_to_string(&path, MAX_YAML_BYTES) else { return None };
-    let root = parsed(&text).map_err(|reason| validator.problems.push(problem(&path, reason))).ok()?;
+    let root = parsed(&path, &text).map_err(|problem| validator.problems.push(problem)).ok()?;
     let text = root.get("admin")?.as_str()?;
     let wrong = |error| problem(&path, format!("admin {text:?} {error}"));
     SocketPath::parse(text).map_err(|error| validator.problems.push(wrong(error))).ok()
@@ -239,8 +239,12 @@ fn problem(path: &Path, reason: String) -> ConfigProblem {
     ConfigProblem { field: format!("{}:", path.display()), value: None, reason }
 }
 
-fn parsed(text: &str) -> Result<Value, String> {
-    let value: Value = serde_saphyr::from_str(text).map_err(|error| error.without_snippet().to_string())?;
+/// Parses the text of the file at this path.
+fn parsed(path: &Path, text: &str) -> Result<Value, ConfigProblem> {
+    let value: Value = serde_saphyr::from_str(text).map_err(|error| {
+        let (at, reason) = syntax_error(path, text, &error);
+        ConfigProblem { field: format!("{at}:"), value: None, reason }
+    })?;
     // An empty file sets nothing.
     Ok(if value.is_null() { Value::Object(serde_json::Map::new()) } else { value })
 }

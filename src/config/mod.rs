@@ -3,10 +3,13 @@
 //! and the field.
 
 mod check;
+mod demo;
 mod environment;
 mod exec_limits;
 mod file;
+mod filename_arg;
 mod flags;
+mod free_instance;
 mod kubelet;
 mod metrics;
 mod play;
@@ -25,10 +28,13 @@ use file::File;
 use validator::Validator;
 
 pub use check::{CheckReport, check};
+pub use demo::DemoSettings;
 pub use environment::Environment;
 pub(crate) use environment::STATE_DIR_VARIABLE;
 pub use exec_limits::ExecLimitFlags;
+pub use filename_arg::FilenameArg;
 pub use flags::{Flags, InstanceArg, RuntimeWatch};
+pub use free_instance::FreeInstance;
 pub use metrics::{FilePath, MetricsAddress, MetricsFlags, MetricsSettings, TokenReviewSource};
 pub use play::{EmbeddedRuntimeName, PlayFlags, PlaySettings, Until};
 pub use policies::{FaultFlag, PolicySettings, read_faults, read_policies};
@@ -176,7 +182,7 @@ impl Settings {
     /// problems, not only the first.
     pub fn new(flags: &Flags, around: &Environment) -> Result<Self, Problems> {
         let (mut flags, mut validator) = (flags.clone(), Validator::default());
-        let around = around.of_instance(flags.instance.instance.as_ref());
+        let around = validator.named_instance(&flags.instance, around);
         let file = File::read(&mut flags, &around, &mut validator);
         Self::from_flags(flags, file, validator, &around, Purpose::Run)
     }
@@ -312,8 +318,8 @@ pub fn admin_socket(
     instance: &InstanceArg,
     around: &Environment,
 ) -> Result<SocketPath, Problems> {
-    let around = around.of_instance(instance.instance.as_ref());
     let mut validator = Validator::default();
+    let around = validator.named_instance(instance, around);
     let socket = flag.or_else(|| file::admin_field(&around, &mut validator));
     if !validator.problems.is_empty() {
         return Err(Problems(validator.problems));

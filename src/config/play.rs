@@ -1,7 +1,7 @@
 //! Flags of `play`, and the settings computed from them.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -9,11 +9,14 @@ use clap::{Args, ValueEnum};
 
 use super::check::no_pod;
 use super::file::File;
+use super::filename_arg::FilenameArg;
 use super::validator::Validator;
 use super::values::{BoundedDuration, DirPath, LogSizeLimit, ValueError, whole_number};
-use super::{Environment, Flags, PrivateDir, Problems, Purpose, ServerConfig, Settings};
-use crate::kubelet::{LogRotatePolicy, ManifestSource};
+use super::{Environment, Flags, FreeInstance, PrivateDir, Problems, Purpose, ServerConfig, Settings};
+use crate::kubelet::{LogRotatePolicy, ManifestLimits, ManifestSource};
+use crate::manifest::shown_path;
 use crate::probe::SpecSources;
+use crate::procrun::has_program;
 use crate::telemetry;
 
 /// Directory of the kubelet's pod logs.
@@ -21,6 +24,9 @@ const LOGS: &str = "/var/log/pods";
 
 /// Default of `--max-pods`.
 const MAX_PODS: usize = 1000;
+
+/// Directories in which a program is looked up without PATH, as by execvp of glibc.
+const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
 /// Name of the socket of the runtime that `play` starts.
 const UPSTREAM: &str = "procrun.sock";
@@ -39,8 +45,11 @@ pub struct PlayFlags {
     /// whose pods are run as by its controller, and the ConfigMaps, Secrets and RuntimeClasses to
     /// which they refer. A directory is watched: a new manifest starts a pod, a removed one
     /// terminates it. - reads manifests from standard input
-    #[arg(value_name = "PATH", required = true)]
+    #[arg(value_name = "PATH", required_unless_present = "filenames")]
     pub paths: Vec<PathBuf>,
+
+    #[command(flatten)]
+    pub(super) filename: FilenameArg,
 
     /// Ignore fields that a node without a cluster cannot honour, such as volumes of a cluster's
     /// storage, with a warning for each. Without this flag they are errors
@@ -92,14 +101,16 @@ pub struct PlayFlags {
     #[arg(long, value_name = "procrun", value_enum, conflicts_with = "upstream")]
     pub runtime: Option<EmbeddedRuntimeName>,
 
-    /// Do not print the events and the final table of the pods
+    /// Do not print the events and the final table of the pods, nor warnings about probable
+    /// mistakes in the manifests
     #[arg(short, long)]
     pub quiet: bool,
 
     /// Command to run once the condition of --until is met, by default once all pods are ready. Its
     /// end terminates the pods, and play exits with its exit code. Its environment has
     /// PROBESHIM_ADMIN and CONTAINER_RUNTIME_ENDPOINT, so that probeshim's other commands and
-    /// crictl find the pods. The events of the pods are then printed on standard error
+    /// crictl find the pods. The events of the pods are then printed on standard error. The default
+    /// of --instance is then auto
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
 
@@ -143,6 +154,8 @@ pub struct PlaySettings {
     pub quiet: bool,
     /// Command to run once the condition is met; empty for none.
     pub command: Vec<OsString>,
+    /// The instance, if its name was chosen.
+    pub instance: Option<FreeInstance>,
 }
 
 /// Condition that ends `play` with success.
@@ -163,8 +176,11 @@ impl PlaySettings {
         let log_rotation = flags.log_rotation();
         let PlayFlags { paths, ignore_unsupported, until, timeout, pod_logs, prune, mut common, .. } = flags;
         let PlayFlags { quiet, command, runtime, max_pods, .. } = flags;
-        let around = &around.of_instance(common.instance.instance.as_ref());
+        let paths = flags.filename.with(paths);
         let mut validator = Validator::default();
+        let instance = chosen_instance(&common, !command.is_empty(), around, &mut validator);
+        let name = instance.as_ref().map(|chosen| &chosen.name).or(common.instance.instance.as_ref());
+        let around = &around.of_instance(name);
         if !common.manifests.is_empty() {
             validator.error(
                 "--manifests",
@@ -172,6 +188,7 @@ impl PlaySettings {
                 "is a flag of run; play takes manifests as arguments".to_owned(),
             );
         }
+        check_command(&command, &mut validator);
         let private_dir = runtime.and_then(|_| {
             let dir = PrivateDir::create("probeshim-play.").and_then(|dir| Ok((dir.socket(UPSTREAM)?, dir)));
             dir.map_err(|error| validator.error("--runtime", None, error.to_string())).ok()
@@ -186,14 +203,13 @@ impl PlaySettings {
         // In the file, these fields are for `run`, where a kubelet restarts the containers that
         // were killed.
         (common.enforce, common.max_kills, common.manifests) = (enforce, most, Vec::new());
-        let documents = ManifestSource::read(
-            &paths,
+        let limits = ManifestLimits {
             ignore_unsupported,
-            common.redact_commands,
-            file.specs(),
-            max_pods.unwrap_or(MAX_PODS),
-        );
-        let documents = match documents {
+            needs_commands: runtime == Some(EmbeddedRuntimeName::Procrun),
+            redact: common.redact_commands,
+            max_pods: max_pods.unwrap_or(MAX_PODS),
+        };
+        let documents = match ManifestSource::read(&paths, limits, file.specs()) {
             Ok(documents) if documents.is_empty() && !paths.iter().any(|path| path.is_dir()) => {
                 for path in &paths {
                     validator.error("", None, no_pod(path));
@@ -204,6 +220,9 @@ impl PlaySettings {
             Err(problems) => {
                 for problem in problems {
                     validator.error("", None, problem);
+                }
+                if let Some(hint) = hint_at_command(&paths) {
+                    validator.error("", None, hint);
                 }
                 None
             }
@@ -236,8 +255,52 @@ impl PlaySettings {
             private_dir,
             quiet,
             command,
+            instance,
         })
     }
+}
+
+/// Returns the instance whose name is chosen: for `--instance auto`, and by default for a COMMAND,
+/// whose environment has the sockets. Several tests can then run at the same time.
+fn chosen_instance(
+    flags: &Flags,
+    has_command: bool,
+    around: &Environment,
+    validator: &mut Validator,
+) -> Option<FreeInstance> {
+    let is_chosen = match &flags.instance.instance {
+        Some(name) => name.is_auto(),
+        None => has_command && (flags.listen.is_none() || flags.admin.is_none()),
+    };
+    is_chosen.then(|| validator.free_instance(around)).flatten()
+}
+
+/// Reports a COMMAND that is no program.
+fn check_command(command: &[OsString], validator: &mut Validator) {
+    let program = command.first().and_then(|program| program.to_str());
+    if let Some(program) = program.filter(|program| !is_program(program)) {
+        validator.error("COMMAND", Some(program), "must be a program in PATH, or the path of one".to_owned());
+    }
+}
+
+/// Returns whether a shell would find a program of this name.
+fn is_program(name: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into());
+    has_program(name, Path::new("."), &path.to_string_lossy())
+}
+
+/// Returns a hint at the form of a COMMAND, if a path after the first one does not exist, but is
+/// the name of a program.
+fn hint_at_command(paths: &[PathBuf]) -> Option<String> {
+    let is_command = |path: &PathBuf| !path.exists() && path.to_str().is_some_and(is_program);
+    let place = paths.iter().skip(1).position(is_command)? + 1;
+    let shown = |paths: &[PathBuf]| {
+        let shown: Vec<String> = paths.iter().map(|path| shown_path(path).to_string()).collect();
+        shown.join(" ")
+    };
+    let (manifests, command) = paths.split_at(place);
+    let line = format!("probeshim play {} -- {}", shown(manifests), shown(command));
+    Some(format!("hint: a COMMAND follows --, as in `{line}`"))
 }
 
 impl PlayFlags {

@@ -84,8 +84,8 @@ impl RuntimeSettings {
     /// Fills in the defaults that depend on the environment. The error names all flags that are
     /// required because there is no default.
     pub fn new(flags: RuntimeFlags, around: &Environment) -> Result<Self, Problems> {
-        let around = around.of_instance(flags.instance.instance.as_ref());
         let mut validator = Validator::default();
+        let around = validator.named_instance(&flags.instance, around);
         let listen = flags
             .listen
             .or_else(|| validator.default_from("--listen", around.default_socket("procrun.sock")));

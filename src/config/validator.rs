@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::environment::RUNTIME_ENDPOINT;
 use super::values::{ByteSize, OrOff};
-use super::{ConfigProblem, Environment};
+use super::{ConfigProblem, Environment, FreeInstance, InstanceArg};
 use crate::history::journal;
 use crate::manifest::Files;
 use crate::socket::SocketPath;
@@ -26,6 +26,21 @@ pub(super) struct Validator {
 }
 
 impl Validator {
+    /// Returns the environment of the instance of a command other than `play`, which chooses no
+    /// name.
+    pub(super) fn named_instance(&mut self, arg: &InstanceArg, around: &Environment) -> Environment {
+        if let Some(name) = arg.instance.as_ref().filter(|name| name.is_auto()) {
+            let reason = "must be the name of an instance; only play chooses a free name, such as auto-1";
+            self.error("--instance", Some(&name.to_string()), reason.to_owned());
+        }
+        around.of_instance(arg.instance.as_ref())
+    }
+
+    /// Returns an instance with a free name.
+    pub(super) fn free_instance(&mut self, around: &Environment) -> Option<FreeInstance> {
+        FreeInstance::choose(around).map_err(|reason| self.error("--instance", Some("auto"), reason)).ok()
+    }
+
     /// Returns the runtime's socket in the environment, or containerd's. A variable with the socket
     /// on which probeshim itself listens is for its clients, and is ignored.
     pub(super) fn default_upstream(

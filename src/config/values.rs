@@ -108,6 +108,21 @@ impl FromStr for LoopbackAddress {
     }
 }
 
+impl InstanceName {
+    /// Value for which `play` chooses a free name.
+    const AUTO: &str = "auto";
+
+    /// Returns whether a free name is to be chosen.
+    pub(super) fn is_auto(&self) -> bool {
+        self.0 == Self::AUTO
+    }
+
+    /// Returns a name that may be chosen.
+    pub(super) fn chosen(number: u32) -> Self {
+        Self(format!("{}-{number}", Self::AUTO))
+    }
+}
+
 impl FromStr for InstanceName {
     type Err = ValueError;
 

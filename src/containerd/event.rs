@@ -3,9 +3,12 @@
 use std::time::SystemTime;
 
 use prost::Message;
-use prost_types::Timestamp;
+use prost_types::{Any, Timestamp};
 
 use super::v1;
+
+/// Namespace of the CRI's containers in containerd.
+const NAMESPACE: &str = "k8s.io";
 
 /// An event, and its time by the wall clock of its publisher, in most cases containerd's shim.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +60,8 @@ pub enum TaskEvent {
     Exit {
         /// ID of the container.
         container: String,
+        /// PID of the process.
+        pid: u32,
         /// Exit code, or 128 plus the signal that ended the process.
         status: u32,
     },
@@ -89,7 +94,7 @@ impl TimestampedEvent {
                 let v1::TaskExit { container_id: container, id: exec, pid, exit_status: status, exited_at } =
                     read(&event)?;
                 let event = if exec == container {
-                    TaskEvent::Exit { container, status }
+                    TaskEvent::Exit { container, pid, status }
                 } else {
                     TaskEvent::ExecExited { container, exec, pid, status }
                 };
@@ -102,6 +107,52 @@ impl TimestampedEvent {
             _ => return None,
         };
         Some(Self { at: time(at?)?, event })
+    }
+}
+
+impl From<&TimestampedEvent> for v1::Envelope {
+    /// Encodes an event as containerd publishes it, in the namespace of the CRI.
+    fn from(timestamped: &TimestampedEvent) -> Self {
+        let timestamp = Timestamp::from(timestamped.at);
+        let exit = |container: &str, id: &str, pid, status| {
+            let (container_id, id) = (container.to_owned(), id.to_owned());
+            write(
+                "TaskExit",
+                &v1::TaskExit { container_id, id, pid, exit_status: status, exited_at: Some(timestamp) },
+            )
+        };
+        let (topic, event) = match &timestamped.event {
+            TaskEvent::Started { container, pid } => (
+                "/tasks/start",
+                write("TaskStart", &v1::TaskStart { container_id: container.clone(), pid: *pid }),
+            ),
+            TaskEvent::ExecAdded { container, exec } => {
+                let (container_id, exec_id) = (container.clone(), exec.clone());
+                ("/tasks/exec-added", write("TaskExecAdded", &v1::TaskExecAdded { container_id, exec_id }))
+            }
+            TaskEvent::ExecStarted { container, exec, pid } => {
+                let (container_id, exec_id) = (container.clone(), exec.clone());
+                (
+                    "/tasks/exec-started",
+                    write("TaskExecStarted", &v1::TaskExecStarted { container_id, exec_id, pid: *pid }),
+                )
+            }
+            TaskEvent::ExecExited { container, exec, pid, status } => {
+                ("/tasks/exit", exit(container, exec, *pid, *status))
+            }
+            TaskEvent::Exit { container, pid, status } => {
+                ("/tasks/exit", exit(container, container, *pid, *status))
+            }
+            TaskEvent::OutOfMemory { container } => {
+                ("/tasks/oom", write("TaskOOM", &v1::TaskOom { container_id: container.clone() }))
+            }
+        };
+        Self {
+            timestamp: Some(timestamp),
+            namespace: NAMESPACE.to_owned(),
+            topic: topic.to_owned(),
+            event: Some(event),
+        }
     }
 }
 
@@ -135,6 +186,35 @@ fn read<M: Message + Default>(bytes: &[u8]) -> Option<M> {
     M::decode(bytes).ok()
 }
 
+/// Encodes a message with the name of its type, as containerd names it.
+fn write(name: &str, message: &impl Message) -> Any {
+    Any { type_url: format!("containerd.events.{name}"), value: message.encode_to_vec() }
+}
+
 fn time(timestamp: Timestamp) -> Option<SystemTime> {
     SystemTime::try_from(timestamp).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use super::*;
+
+    #[test]
+    fn each_event_is_read_as_it_was_written() {
+        let (container, exec) = ("c0ffee".to_owned(), "e0".to_owned());
+        let at = UNIX_EPOCH + Duration::from_nanos(1_700_000_000_123_456_789);
+        for event in [
+            TaskEvent::Started { container: container.clone(), pid: 7 },
+            TaskEvent::ExecAdded { container: container.clone(), exec: exec.clone() },
+            TaskEvent::ExecStarted { container: container.clone(), exec: exec.clone(), pid: 8 },
+            TaskEvent::ExecExited { container: container.clone(), exec, pid: 8, status: 137 },
+            TaskEvent::Exit { container: container.clone(), pid: 7, status: 3 },
+            TaskEvent::OutOfMemory { container },
+        ] {
+            let event = TimestampedEvent { at, event };
+            assert_eq!(TimestampedEvent::from_any((&event).into()), Some(event));
+        }
+    }
 }

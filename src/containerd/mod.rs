@@ -2,6 +2,7 @@
 //! processes in its containers, with their times.
 
 mod event;
+mod filter;
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -14,6 +15,9 @@ use tonic::transport::Channel;
 use crate::cri::LazyStream;
 
 pub use event::{TaskEvent, TimestampedEvent};
+pub(crate) use filter::EventFilter;
+pub(crate) use v1::events_server::{Events, EventsServer};
+pub(crate) use v1::{Envelope, SubscribeRequest};
 
 /// Messages and client, generated from `proto/`.
 #[allow(missing_docs, clippy::pedantic, unreachable_pub, reason = "generated; the comments are in proto/")]

@@ -36,7 +36,8 @@ pub fn runtime_client(socket: &SocketPath) -> RuntimeServiceClient<Channel> {
 
 /// Creates a channel to `socket`. It connects at its first call, and again after its connection is
 /// lost.
-pub(crate) fn lazy_channel(socket: &SocketPath) -> Channel {
+#[must_use]
+pub fn lazy_channel(socket: &SocketPath) -> Channel {
     let socket = socket.clone();
     let connector = tower::service_fn(move |_: Uri| {
         let socket = socket.clone();

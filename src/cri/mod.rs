@@ -18,8 +18,8 @@ mod redact;
 mod status;
 mod status_message;
 
-pub(crate) use client::{RUNTIME_REQUEST_TIMEOUT, ignore_not_found, lazy_channel, with_timeout};
-pub use client::{image_client, runtime_client};
+pub(crate) use client::{RUNTIME_REQUEST_TIMEOUT, ignore_not_found, with_timeout};
+pub use client::{image_client, lazy_channel, runtime_client};
 pub use error_cause::{LARGE_MESSAGE, NO_WORKING_DIRECTORY, error_cause, is_container_exited, known_cause};
 pub use exit_code::{KILLED, NOT_EXECUTABLE, NOT_FOUND, signal_name};
 pub(crate) use field_client::FieldClient;

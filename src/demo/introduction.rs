@@ -37,14 +37,14 @@ pub fn introduction(lasts: Duration, program: &str, places: &Endpoints) -> Strin
         format::command(&args.into_iter().map(str::to_owned).collect::<Vec<_>>())
     };
     format!(
-        "{}\n\nprobeshim relays the calls of its two pods for {}, or until Ctrl-C:\n\
+        "{}\n\nprobeshim relays the calls of its four pods for {}, or until Ctrl-C:\n\
          runtime    {upstream}\nprobeshim  {listen}\n{http}manifests  {}\n\n\
          In another terminal:\n  {}\n  {}\n  {}\n\n",
         procrun::WARNING,
         format::duration(lasts),
         pods.display(),
         command(&["calls", "-f"]),
-        command(&["status"]),
-        command(&["explain", "--last"]),
+        command(&["top"]),
+        command(&["explain", "--last", "--failed"]),
     )
 }

@@ -1,4 +1,4 @@
-//! The demo: manifests of two pods, and the introduction on the terminal.
+//! The demo: manifests of its pods, and the introduction on the terminal.
 
 mod introduction;
 

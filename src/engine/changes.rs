@@ -1,5 +1,8 @@
 //! Changes of the inventory, which observations cause, and their consequences.
 
+use std::cmp::Reverse;
+use std::sync::Arc;
+
 use tokio::time::Instant;
 use tracing::warn;
 
@@ -8,6 +11,9 @@ use crate::events::{Event, reason};
 use crate::inventory::{Change, InspectRequest, Sandbox, Source};
 use crate::tap::{Observation, Observations};
 use crate::terminal::sanitize;
+
+/// Maximum number of requests for addresses after a list. A runtime may have no addresses.
+const MAX_REPEATED_REQUESTS: usize = 16;
 
 /// Kinds of objects that have been listed once. Objects in the first list existed before, and cause
 /// no events.
@@ -33,6 +39,9 @@ impl NodeEngine {
             self.inventory.fold(source, observations.observed_since, Instant::now(), observations.items);
         if !changes.is_empty() {
             self.on_changes(&changes, is_mutating, before);
+        }
+        if source == Source::List {
+            self.request_missing_addresses();
         }
         if self.initial_lists.is_complete() {
             if let Some(recorder) = self.recorder.as_mut().filter(|_| !before.is_complete()) {
@@ -90,20 +99,30 @@ impl NodeEngine {
             }
             if let Change::SandboxStarted(sandbox) = change {
                 self.outputs.refresh.trigger();
-                if is_mutating {
-                    self.request_addresses(sandbox);
-                }
+                self.request_addresses(sandbox);
                 self.report_invalid_annotations(sandbox);
             }
         }
     }
 
-    /// Requests the addresses of a sandbox that a client has started. They are in the response of
-    /// `PodSandboxStatus`, which the client need not call.
+    /// Requests the addresses of a sandbox. They are in the response of `PodSandboxStatus`, which
+    /// no client need call. The list of sandboxes, which lacks them, may show the sandbox before
+    /// the client that starts it gets its response.
     fn request_addresses(&self, sandbox: &Sandbox) {
-        if sandbox.addresses.is_empty() {
+        if sandbox.addresses.is_empty() && sandbox.is_host_network != Some(true) {
             // Without a watcher of the runtime, no request is made.
             let _ = self.outputs.inspect_requests.try_send(InspectRequest::Sandbox(sandbox.id.clone()));
+        }
+    }
+
+    /// Requests again the addresses that are unknown, of the newest sandboxes first. A request is
+    /// lost if the runtime fails to respond or is disconnected.
+    fn request_missing_addresses(&self) {
+        let is_missing = |sandbox: &&Arc<Sandbox>| sandbox.is_ready && sandbox.addresses.is_empty();
+        let mut missing: Vec<_> = self.inventory.sandboxes().filter(is_missing).collect();
+        missing.sort_unstable_by_key(|sandbox| Reverse(sandbox.seen));
+        for sandbox in missing.into_iter().take(MAX_REPEATED_REQUESTS) {
+            self.request_addresses(sandbox);
         }
     }
 

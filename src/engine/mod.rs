@@ -25,7 +25,7 @@ use crate::capture::CaptureHub;
 use crate::containerd::{TaskEvent, TimestampedEvent};
 use crate::deadline;
 use crate::events::{Event, EventRecorder, reason};
-use crate::execsync::{CallRecord, ExecAnalyzer, Stuck};
+use crate::execsync::{CallRecord, ExecAnalyzer, Stuck, StuckExec};
 use crate::history::recorder::Timeline;
 use crate::history::{CallHistory, Journal};
 use crate::inventory::{InspectRequest, Inventory, RuntimeEvent, RuntimeInfo, Source};
@@ -289,7 +289,8 @@ impl NodeEngine {
     }
 
     /// Updates the stuck execs and the results over time. Records an event for each new stuck exec,
-    /// and for each one that has ended.
+    /// for each one that has ended, and each time when the number of a container's zombies has
+    /// doubled.
     fn check_stuck(&mut self) {
         let now = Instant::now();
         self.record_stops();
@@ -299,7 +300,9 @@ impl NodeEngine {
         if *before == stuck {
             return;
         }
-        for (_, new) in stuck.iter().filter(|(key, _)| !before.contains_key(key)) {
+        let is_worth_event =
+            |(key, new): &(&_, &StuckExec)| before.get(*key).is_none_or(|known| new.has_doubled_since(known));
+        for (_, new) in stuck.iter().filter(is_worth_event) {
             let event = new.event(now - new.since);
             warn!(kind = new.kind.name(), call = new.call, pid = new.pid, "{}", sanitize(&event.message));
             self.record_event(event);

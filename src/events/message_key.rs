@@ -12,9 +12,9 @@ const UUID_PARTS: [usize; 5] = [8, 4, 4, 4, 12];
 /// Texts before a pid.
 const BEFORE_PID: [&str; 3] = ["pid ", "pid=", "pid: "];
 
-/// Returns the message with a placeholder for each id of a container, exec or pod, and for each
-/// pid. Events whose messages differ only in these are counted together: each attempt of a probe
-/// has an exec id of its own.
+/// Returns the message with a placeholder for each id of a container, exec or pod, for each pid,
+/// and for each local port. Events whose messages differ only in these are counted together: each
+/// attempt of a probe has an exec id or a port of its own.
 pub(crate) fn message_key(message: &str) -> Cow<'_, str> {
     let mut key = String::new();
     // Start of the text that was not copied yet, and of the text that was not read yet.
@@ -22,7 +22,9 @@ pub(crate) fn message_key(message: &str) -> Cow<'_, str> {
     while let Some(start) = message[at..].find(|c: char| c.is_ascii_alphanumeric()).map(|start| at + start) {
         let rest = &message[start..];
         let word = &rest[..rest.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(rest.len())];
-        let length = uuid_len(rest).or_else(|| is_variable(&message[..start], word).then_some(word.len()));
+        let is_variable =
+            is_variable(&message[..start], word) || is_local_port(&message[..start], rest, word);
+        let length = uuid_len(rest).or_else(|| is_variable.then_some(word.len()));
         if let Some(length) = length {
             key.push_str(&message[copied..start]);
             key.push('*');
@@ -46,6 +48,13 @@ fn is_variable(before: &str, word: &str) -> bool {
     };
     (is_hex && ID_LENS.contains(&word.len()))
         || (is_number && BEFORE_PID.iter().any(|text| ends_in_pid(text)))
+}
+
+/// Returns whether a word is the port of the own end of a connection, as Go shows it:
+/// `127.0.0.1:52162->127.0.0.1:80`.
+fn is_local_port(before: &str, rest: &str, word: &str) -> bool {
+    let is_number = word.bytes().all(|byte| byte.is_ascii_digit());
+    is_number && before.ends_with(':') && rest[word.len()..].starts_with("->")
 }
 
 /// Returns the length of the UUID at the beginning of a text, if there is one.
@@ -75,6 +84,10 @@ mod tests {
             (format!("failed to start exec \"{id}\": no"), "failed to start exec \"*\": no"),
             (format!("cri-containerd-{id}.scope of {uid}"), "cri-containerd-*.scope of *"),
             ("process sleep (pid 4711), pid=12, pid: 13".to_owned(), "process sleep (pid *), pid=*, pid: *"),
+            (
+                "read tcp 127.0.0.1:52162->127.0.0.1:80: read: reset; at [::1]:5->[::1]:6".to_owned(),
+                "read tcp 127.0.0.1:*->127.0.0.1:80: read: reset; at [::1]:*->[::1]:6",
+            ),
             ("Back-off 10s restarting container main, exit code 137".to_owned(), ""),
             ("after 1234567 attempts; 0f4c9a52-6d1e; rapid 5".to_owned(), ""),
             (format!("{uid}0 is no uid, ö"), ""),

@@ -174,6 +174,10 @@ pub const EXEC_SYNC_ANSWERED: &str = "ExecSyncAnswered";
 pub const EXEC_PROCESS_LEAKED: &str = "ExecProcessLeaked";
 /// A leaked process has exited.
 pub const EXEC_PROCESS_EXITED: &str = "ExecProcessExited";
+/// Processes that ExecSyncs started are zombies.
+pub const EXEC_ZOMBIES: &str = "ExecZombies";
+/// The zombies that ExecSyncs left are gone.
+pub const EXEC_ZOMBIES_GONE: &str = "ExecZombiesGone";
 /// The state cannot be written.
 pub const STATE_WRITE_FAILED: &str = "StateWriteFailed";
 /// The state is written again.
@@ -186,7 +190,7 @@ pub const RECORD_WRITE_RECOVERED: &str = "RecordWriteRecovered";
 pub const RECORD_REMOVED: &str = "RecordRemoved";
 
 /// All reasons.
-pub const ALL: [&str; 81] = [
+pub const ALL: [&str; 83] = [
     KILLING,
     FAILED_PRE_STOP_HOOK,
     FAILED_POST_START_HOOK,
@@ -263,6 +267,8 @@ pub const ALL: [&str; 81] = [
     EXEC_SYNC_ANSWERED,
     EXEC_PROCESS_LEAKED,
     EXEC_PROCESS_EXITED,
+    EXEC_ZOMBIES,
+    EXEC_ZOMBIES_GONE,
     STATE_WRITE_FAILED,
     STATE_WRITE_RECOVERED,
     RECORD_WRITE_FAILED,

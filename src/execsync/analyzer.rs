@@ -196,8 +196,9 @@ impl ExecAnalyzer {
             SampleResult::Cmdline { container, exec, args } => {
                 self.tracker.on_cmdline(&container, &exec, args);
             }
-            SampleResult::SessionProcesses { container, processes } => {
+            SampleResult::SessionProcesses { container, processes, zombies } => {
                 self.watchdog.on_leftovers(&container, &processes, now);
+                self.watchdog.on_zombies(&container, zombies, now);
             }
         }
         self.send_sample_requests();

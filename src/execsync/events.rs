@@ -1,11 +1,14 @@
 //! The events of stuck execs.
 
+use std::slice;
 use std::time::Duration;
 
-use super::evidence::DEFUNCT;
-use super::{StuckExec, StuckKind};
+use super::{StuckExec, StuckKind, Zombies};
 use crate::events::{Event, reason};
 use crate::terminal::format;
+
+/// Subject of a sentence about zombies that are children of the first process of a container.
+const FIRST_PROCESS: &str = "the first process of the container";
 
 impl StuckExec {
     /// Returns the event of an exec that has been stuck for `age`.
@@ -16,6 +19,7 @@ impl StuckExec {
             StuckKind::Unanswered => reason::EXEC_SYNC_UNANSWERED,
             StuckKind::TimedOut => reason::EXEC_SYNC_TIMED_OUT,
             StuckKind::Leaked => reason::EXEC_PROCESS_LEAKED,
+            StuckKind::Zombies => reason::EXEC_ZOMBIES,
         };
         self.with_refs(Event::warning(reason, self.sentence(age)))
     }
@@ -40,6 +44,12 @@ impl StuckExec {
                 let process = pid.map_or_else(|| "A process".to_owned(), |pid| format!("Process {pid}"));
                 (reason::EXEC_PROCESS_EXITED, format!("{process} exited {age} after call {call} ended"))
             }
+            (StuckKind::Zombies, _) => (
+                reason::EXEC_ZOMBIES_GONE,
+                format!(
+                    "No process that an ExecSync started is a zombie any more, {age} after the first was found"
+                ),
+            ),
         };
         self.with_refs(Event::normal(reason, sentence))
     }
@@ -61,25 +71,22 @@ impl StuckExec {
                 "Call {call} has not been answered, {age} after its command{pid} was killed at its timeout: a \
                  child holds the output: {command}"
             ),
-            StuckKind::Leaked if self.is_zombie() => format!(
-                "A zombie{pid} still exists {age} after call {call} ended, because its parent does not wait for \
-                 it: {command}"
-            ),
             StuckKind::Leaked => {
                 format!("A process{pid} still runs {age} after call {call} ended: {command}")
+            }
+            StuckKind::Zombies => {
+                self.zombies.as_ref().map(|zombies| zombies.sentence(call)).unwrap_or_default()
             }
         }
     }
 
-    /// Returns whether the leaked process has exited and is a zombie.
-    fn is_zombie(&self) -> bool {
-        self.command.last().is_some_and(|last| last == DEFUNCT)
-    }
-
-    /// Returns whether the message of an event of [`event`](Self::event) is about a zombie.
+    /// Returns the number of zombies in the message of an event of [`event`](Self::event), and
+    /// whether the first process of the container does not wait for them; `None` if the event is
+    /// about something else.
     #[must_use]
-    pub fn is_about_zombie(message: &str) -> bool {
-        message.starts_with("A zombie ")
+    pub fn zombies_of(message: &str) -> Option<(u32, bool)> {
+        let count = message.split(' ').next()?.parse().ok()?;
+        Some((count, message.contains(&format!(": {FIRST_PROCESS} (pid "))))
     }
 
     /// Returns the id of the call in the message of an event of [`event`](Self::event).
@@ -95,15 +102,41 @@ impl StuckExec {
     }
 }
 
+impl Zombies {
+    /// Describes the zombies in a sentence. `call` left the youngest one.
+    fn sentence(&self, call: u64) -> String {
+        let name = format::command(slice::from_ref(&self.name));
+        let parent = format::command(slice::from_ref(&self.parent.name));
+        let pid = self.parent.pid;
+        let parent = if self.parent.is_first_process {
+            format!("{FIRST_PROCESS} (pid {pid}, {parent})")
+        } else {
+            format!("process {pid} ({parent})")
+        };
+        match self.count {
+            1 => format!(
+                "1 process that call {call} started ({name}) is a zombie: {parent} does not wait for it"
+            ),
+            count => format!(
+                "{count} processes that ExecSyncs started are zombies, of which call {call} left the youngest ({name}): \
+                 {parent} does not wait for them"
+            ),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use tokio::time::Instant;
 
     use super::*;
+    use crate::execsync::ZombieParent;
 
     #[test]
     fn the_message_of_an_event_about_a_stuck_exec_names_its_call() {
-        for kind in [StuckKind::Overdue, StuckKind::Unanswered, StuckKind::TimedOut, StuckKind::Leaked] {
+        for kind in StuckKind::ALL {
+            let parent = ZombieParent { pid: 9, name: " call 2 ".to_owned(), is_first_process: true };
+            let zombies = Zombies { count: 8, name: " call 3 ".to_owned(), session: 7, parent };
             let stuck = StuckExec {
                 kind,
                 call: 4711,
@@ -113,9 +146,12 @@ mod tests {
                 container: None,
                 pid: Some(9),
                 command: vec!["check".to_owned(), " call 1 Call 2 ".to_owned()],
+                zombies: Some(zombies),
             };
             let message = stuck.event(Duration::from_secs(5)).message;
             assert_eq!(StuckExec::call_of(&message), Some(4711), "{message}");
+            let zombies = (kind == StuckKind::Zombies).then_some((8, true));
+            assert_eq!(StuckExec::zombies_of(&message), zombies, "{message}");
         }
         for other in ["", "Call ", "a call of a friend"] {
             assert_eq!(StuckExec::call_of(other), None);

@@ -33,6 +33,9 @@ pub(super) struct EventTime {
 pub(super) struct ExecInstance {
     /// The exec id in containerd's events.
     pub(super) exec: Box<str>,
+    /// Whether the CRI plugin may have executed the command. The plugin's exec ids have 64
+    /// hexadecimal digits; exec ids that people choose do not.
+    pub(super) has_cri_exec_id: bool,
     pub(super) added: Option<EventTime>,
     pub(super) started: Option<EventTime>,
     pub(super) exited: Option<EventTime>,
@@ -49,6 +52,7 @@ impl ExecInstance {
     pub(super) fn new(exec: &str) -> Self {
         Self {
             exec: exec.into(),
+            has_cri_exec_id: exec.len() == 64 && exec.bytes().all(|byte| byte.is_ascii_hexdigit()),
             added: None,
             started: None,
             exited: None,
@@ -79,12 +83,6 @@ impl ExecInstance {
     /// Returns the time of the earliest known event.
     pub(super) fn first_event(&self) -> Option<EventTime> {
         self.added.or(self.started).or(self.exited)
-    }
-
-    /// Returns whether the CRI plugin may have executed the command. The plugin's exec ids have 64
-    /// hexadecimal digits; exec ids that people choose do not.
-    pub(super) fn has_cri_exec_id(&self) -> bool {
-        self.exec.len() == 64 && self.exec.bytes().all(|byte| byte.is_ascii_hexdigit())
     }
 }
 

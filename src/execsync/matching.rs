@@ -1,6 +1,7 @@
 //! Matches calls and exec instances if several run in one container at the same time.
 
 use std::collections::BTreeSet;
+use std::mem;
 
 use tokio::time::Instant;
 
@@ -70,6 +71,8 @@ pub(super) struct Matching<'a> {
     instances: &'a [ExecInstance],
     /// Indices of each call's candidates.
     edges: Vec<Vec<usize>>,
+    /// Indices of the calls to which each exec instance may belong.
+    claims: Vec<Vec<usize>>,
 }
 
 impl<'a> Matching<'a> {
@@ -78,12 +81,15 @@ impl<'a> Matching<'a> {
         instances: &'a [ExecInstance],
         exits: ExitEvents,
     ) -> Self {
-        let of = |call: &CallCandidate<'_>| {
-            (0..instances.len()).filter(|instance| call.may_have(&instances[*instance], exits)).collect()
-        };
-        let mut matching = Self { calls, instances, edges: calls.iter().map(of).collect() };
-        matching.filter_by_command();
-        matching
+        let mut edges: Vec<_> = calls.iter().map(|call| call.candidates(instances, exits)).collect();
+        filter_by_command(calls, instances, &mut edges);
+        let mut claims = vec![Vec::new(); instances.len()];
+        for (call, candidates) in edges.iter().enumerate() {
+            for instance in candidates {
+                claims[*instance].push(call);
+            }
+        }
+        Self { calls, instances, edges, claims }
     }
 
     /// Returns the match of a call. An exec instance matches if each other call that must have an
@@ -98,11 +104,8 @@ impl<'a> Matching<'a> {
         let left: Vec<usize> = own.iter().filter(fits).copied().collect();
         if left.is_empty() {
             // If nothing matches, events are missing, and exclusions by other calls are uncertain.
-            let is_only_its = |instance: &usize| {
-                near.iter().all(|other| *other == call || !self.edges[*other].contains(instance))
-            };
             return match own[..] {
-                [only] if is_only_its(&only) => Match::One(only),
+                [only] if self.claims[only] == [call] => Match::One(only),
                 _ => Match::from_uncertain(own.clone()),
             };
         }
@@ -132,22 +135,23 @@ impl<'a> Matching<'a> {
     /// Returns whether no later event can change the match of a call: all its candidates have
     /// exited, and all calls that share a candidate with it have ended.
     pub(super) fn is_settled(&self, call: usize) -> bool {
-        let own = &self.edges[call];
-        let competes = |other: &usize| self.edges[*other].iter().any(|instance| own.contains(instance));
-        own.iter().all(|instance| self.instances[*instance].exited.is_some())
-            && (0..self.calls.len()).filter(competes).all(|other| self.calls[other].end.is_some())
+        self.edges[call].iter().all(|instance| {
+            self.instances[*instance].exited.is_some()
+                && self.claims[*instance].iter().all(|other| self.calls[*other].end.is_some())
+        })
     }
 
     /// Returns the call, all calls that share a candidate with it, all calls that share a candidate
-    /// with those, and so on.
+    /// with those, and so on. Stops once there are more than [`MAX_CANDIDATES`].
     fn conflict_set(&self, call: usize) -> BTreeSet<usize> {
         let (mut near, mut new) = (BTreeSet::from([call]), vec![call]);
-        while let Some(one) = new.pop() {
-            for other in 0..self.calls.len() {
-                let competes = || self.edges[other].iter().any(|instance| self.edges[one].contains(instance));
-                if !near.contains(&other) && competes() {
-                    near.insert(other);
-                    new.push(other);
+        let mut seen = vec![false; self.instances.len()];
+        while let Some(one) = new.pop()
+            && near.len() <= MAX_CANDIDATES
+        {
+            for &instance in &self.edges[one] {
+                if !mem::replace(&mut seen[instance], true) {
+                    new.extend(self.claims[instance].iter().copied().filter(|other| near.insert(*other)));
                 }
             }
         }
@@ -185,38 +189,39 @@ impl<'a> Matching<'a> {
         }
         false
     }
+}
 
-    /// Removes candidates with another command line than their call. Command lines are conclusive
-    /// only if each exec instance has the command line of a call, and each call has such an exec
-    /// instance: a shell that was replaced by its command may have the command line of another
-    /// call.
-    fn filter_by_command(&mut self) {
-        let is_conclusive = self.instances.len() > 1
-            && self.instances.iter().all(|instance| {
-                instance
-                    .command
-                    .as_deref()
-                    .is_some_and(|args| self.calls.iter().any(|call| call.command == args))
-            })
-            && self.calls.iter().all(|call| {
-                self.instances.iter().any(|instance| instance.command.as_deref() == Some(call.command))
-            });
-        if is_conclusive {
-            for (call, edges) in self.calls.iter().zip(&mut self.edges) {
-                edges.retain(|instance| self.instances[*instance].command.as_deref() == Some(call.command));
-            }
+/// Removes candidates with another command line than their call. Command lines are conclusive only
+/// if each exec instance has the command line of a call, and each call has such an exec instance: a
+/// shell that was replaced by its command may have the command line of another call.
+fn filter_by_command(calls: &[CallCandidate<'_>], instances: &[ExecInstance], edges: &mut [Vec<usize>]) {
+    let is_conclusive = instances.len() > 1
+        && instances.iter().all(|instance| {
+            instance.command.as_deref().is_some_and(|args| calls.iter().any(|call| call.command == args))
+        })
+        && calls
+            .iter()
+            .all(|call| instances.iter().any(|instance| instance.command.as_deref() == Some(call.command)));
+    if is_conclusive {
+        for (call, edges) in calls.iter().zip(edges) {
+            edges.retain(|instance| instances[*instance].command.as_deref() == Some(call.command));
         }
     }
 }
 
 impl CallCandidate<'_> {
+    /// Returns the indices of the exec instances that may belong to this call.
+    pub(super) fn candidates(&self, instances: &[ExecInstance], exits: ExitEvents) -> Vec<usize> {
+        (0..instances.len()).filter(|instance| self.may_have(&instances[*instance], exits)).collect()
+    }
+
     /// Returns whether an exec instance may belong to this call.
     fn may_have(&self, instance: &ExecInstance, exits: ExitEvents) -> bool {
         let Some(first) = instance.first_event() else { return false };
         // An exec instance whose start was missed belongs to a call that missed events.
         let is_whole = instance.added.or(instance.started).is_some();
         if !self.is_sent
-            || !instance.has_cri_exec_id()
+            || !instance.has_cri_exec_id
             || first.at + SKEW < self.sent
             || !(is_whole || self.events_lost)
         {

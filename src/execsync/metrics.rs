@@ -130,7 +130,7 @@ impl ExecMetrics {
             "ExecSyncs in flight in the container that has the most",
             self.busiest.clone(),
         );
-        registry.register("exec_stuck", "Stuck ExecSyncs and leaked processes", self.stuck.clone());
+        registry.register("exec_stuck", "Stuck ExecSyncs, leaked processes and zombies", self.stuck.clone());
         registry.register("sandboxes", "Pod sandboxes on the node", self.sandboxes.clone());
         registry.register("containers", "Containers on the node", self.containers.clone());
         registry.register(
@@ -206,10 +206,10 @@ impl ExecMetrics {
     }
 
     pub(super) fn stuck(&self, stuck: &Stuck) {
-        for kind in [StuckKind::Overdue, StuckKind::Unanswered, StuckKind::TimedOut, StuckKind::Leaked] {
-            let count = stuck.keys().filter(|(stuck, _)| *stuck == kind).count();
-            let gauge = self.stuck.get_or_create(&KindLabel { kind: kind.name() });
-            gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
+        for kind in StuckKind::ALL {
+            let of_kind = stuck.values().filter(|stuck| stuck.kind == kind);
+            let count: i64 = of_kind.map(|stuck| i64::from(stuck.count())).sum();
+            self.stuck.get_or_create(&KindLabel { kind: kind.name() }).set(count);
         }
     }
 

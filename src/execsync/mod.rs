@@ -37,9 +37,11 @@ pub(crate) use cause::limits::cpu_limit;
 pub use cause::name::{self as cause_name, cause_names};
 pub(crate) use cause::remedy;
 pub use cause::{Cause, CommandEnd, ExecFailure, ExecVerdict, FailedProgram};
-pub use evidence::{CpuUsage, Evidence, Pids, PidsScope, PressureStall, ProcessInfo, session_processes};
+pub use evidence::{
+    CpuUsage, Evidence, Pids, PidsScope, PressureStall, ProcessInfo, ZombieParent, Zombies, session_processes,
+};
 pub(crate) use explain::DRAIN_ADVICE;
-pub use explain::{explain, explain_in_flight};
+pub use explain::{ContainerStop, explain, explain_in_flight, explain_with_stop};
 pub use identity::ProbeMatch;
 pub use in_flight::{CallInFlight, CommandProgress, RequestDetails};
 pub(crate) use interpret::{TrackerStep, interpret_steps};

@@ -10,6 +10,7 @@ mod admin_state;
 mod authority_fix;
 mod containerd_events;
 mod cri_messages;
+mod grpc_responses;
 mod http_heads;
 mod kubeconfig;
 mod kubelet_pods;
@@ -29,12 +30,13 @@ use crate::direct;
 pub type FuzzBody = fn(&[u8]);
 
 /// The targets by name, in alphabetical order.
-pub const TARGETS: [(&str, FuzzBody); 11] = [
+pub const TARGETS: [(&str, FuzzBody); 12] = [
     ("admin_requests", admin_requests::run),
     ("authority_fix", authority_fix::run),
     ("containerd_events", containerd_events::run),
     ("cri_messages", cri_messages::run),
     ("exec_protocol", direct::interpret),
+    ("grpc_responses", grpc_responses::run),
     ("http_heads", http_heads::run),
     ("kubeconfig", kubeconfig::run),
     ("kubelet_pods", kubelet_pods::run),

@@ -1,5 +1,7 @@
 //! Resolution of ports, and text of addresses, as in the kubelet (`pkg/probe/util.go`).
 
+use std::borrow::Cow;
+
 use crate::manifest::{ContainerPort, Port};
 
 /// Reason for which a port is invalid.
@@ -34,6 +36,18 @@ pub(super) fn join_host_port(host: &str, port: u16) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
+/// Returns a host name with its labels beyond ASCII in Punycode. Other labels stay as they are.
+pub(super) fn to_ascii(host: Cow<'_, str>) -> Cow<'_, str> {
+    if host.is_ascii() {
+        return host;
+    }
+    let label = |label: &str| match idna::punycode::encode_str(&label.to_lowercase()) {
+        Some(encoded) if !label.is_ascii() => format!("xn--{encoded}"),
+        _ => label.to_owned(),
+    };
+    Cow::Owned(host.split('.').map(label).collect::<Vec<_>>().join("."))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -64,5 +78,11 @@ mod tests {
         assert_eq!(join_host_port("10.0.0.1", 80), "10.0.0.1:80");
         assert_eq!(join_host_port("fd00::1", 80), "[fd00::1]:80");
         assert_eq!(join_host_port("", 32), ":32");
+    }
+
+    #[test]
+    fn labels_beyond_ascii_are_in_punycode() {
+        assert_eq!(to_ascii("Web.test".into()), "Web.test");
+        assert_eq!(to_ascii("Größe.Test".into()), "xn--gre-6ka8i.Test");
     }
 }

@@ -4,7 +4,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -33,8 +33,8 @@ static LOOKUPS: Semaphore = Semaphore::const_new(64);
 pub(super) enum DialError {
     /// The name has no address.
     Lookup { host: String },
-    /// The address refuses or does not answer the connection.
-    Connect { address: SocketAddr, source: io::Error },
+    /// The address, with its port, refuses or does not answer the connection.
+    Connect { address: String, source: io::Error },
 }
 
 /// A connection that is closed on a blocking thread, because its close may linger.
@@ -54,7 +54,14 @@ pub(super) async fn dial(host: &str, port: u16) -> Result<Connection, DialError>
         match connect(address).await {
             Ok(connection) => return Ok(connection),
             // Go reports the error of the first address.
-            Err(source) => drop(last.get_or_insert(DialError::Connect { address, source })),
+            Err(source) => {
+                let address = match host.split_once('%') {
+                    // Go shows the zone as it was written.
+                    Some((_, zone)) => format!("[{}%{zone}]:{port}", address.ip()),
+                    None => address.to_string(),
+                };
+                last.get_or_insert(DialError::Connect { address, source });
+            }
         }
     }
     Err(last.unwrap_or_else(|| DialError::Lookup { host: host.to_owned() }))
@@ -67,9 +74,37 @@ async fn addresses(host: &str, port: u16) -> Result<Vec<SocketAddr>, DialError> 
     if let Ok(address) = host.parse::<IpAddr>() {
         return Ok(vec![SocketAddr::new(address, port)]);
     }
+    if let Some((address, zone)) = host.split_once('%')
+        && let Ok(address) = address.parse::<Ipv6Addr>()
+    {
+        return Ok(vec![SocketAddrV6::new(address, port, 0, scope_of(zone)).into()]);
+    }
+    // Go asks for the name `127.1`, which no server knows. The C library takes it for an address.
+    if is_numeric(host) {
+        return Err(DialError::Lookup { host: host.to_owned() });
+    }
     let _permit = LOOKUPS.acquire().await;
     let found = lookup_host((host, port)).await;
     found.map(Iterator::collect).map_err(|_| DialError::Lookup { host: host.to_owned() })
+}
+
+/// Returns the number of a zone: of the network interface with this name, or the number with which
+/// it begins. 0 if there is none.
+fn scope_of(zone: &str) -> u32 {
+    let is_name = !zone.contains('/') && zone != "." && zone != "..";
+    let index = is_name.then(|| std::fs::read_to_string(format!("/sys/class/net/{zone}/ifindex")).ok());
+    let index = index.flatten().and_then(|index| index.trim().parse().ok());
+    let digits = zone.bytes().take_while(u8::is_ascii_digit).count();
+    index.or_else(|| zone[..digits].parse().ok()).unwrap_or(0)
+}
+
+/// Returns whether a name is an address in a form that only the C library knows (`inet_aton`).
+fn is_numeric(host: &str) -> bool {
+    let is_number = |part: &str| match part.strip_prefix("0x").or_else(|| part.strip_prefix("0X")) {
+        Some(digits) => digits.bytes().all(|byte| byte.is_ascii_hexdigit()),
+        None => !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()),
+    };
+    host.split('.').count() <= 4 && host.split('.').all(is_number)
 }
 
 async fn connect(address: SocketAddr) -> io::Result<Connection> {

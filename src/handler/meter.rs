@@ -2,21 +2,14 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 /// Minimum time for which the use of the thread is remembered. The maximum is twice as long.
 const WINDOW: Duration = Duration::from_secs(1);
-
-tokio::task_local! {
-    /// Meter of the attempt for which the current task works.
-    static METER: Arc<AttemptMeter>;
-}
 
 /// A probe, as the label of its metrics.
 #[derive(Clone, Debug)]
@@ -61,12 +54,6 @@ struct UsageWindows {
 /// Time taken by probes, by the address of the probe's meter.
 type UsageByProbe = HashMap<usize, (Arc<AttemptMeter>, Duration)>;
 
-/// A task whose time is measured.
-struct Metered<F> {
-    meter: Arc<AttemptMeter>,
-    task: Pin<Box<F>>,
-}
-
 impl AttemptMeter {
     pub(crate) fn new(series: Series, thread: &Arc<ThreadUse>) -> Arc<Self> {
         Arc::new(Self {
@@ -85,7 +72,7 @@ impl AttemptMeter {
     /// Runs a part of an attempt, and adds the time that it takes.
     pub(crate) fn run<T>(self: &Arc<Self>, part: impl FnOnce() -> T) -> T {
         let begin = Instant::now();
-        let result = METER.sync_scope(self.clone(), part);
+        let result = part();
         let end = Instant::now();
         self.add(end - begin, end);
         result
@@ -163,26 +150,6 @@ impl fmt::Display for Series {
     }
 }
 
-impl<F: Future> Future for Metered<F> {
-    type Output = F::Output;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        let Self { meter, task } = &mut *self;
-        meter.run(|| task.as_mut().poll(cx))
-    }
-}
-
-/// Measures a task on behalf of the attempt that the caller works for, if that attempt is measured.
-pub(crate) fn metered<F: Future>(task: F) -> impl Future<Output = F::Output> {
-    let meter = METER.try_with(Arc::clone).ok();
-    async move {
-        match meter {
-            Some(meter) => Metered { meter, task: Box::pin(task) }.await,
-            None => task.await,
-        }
-    }
-}
-
 #[cfg(test)]
 pub(crate) mod tests {
     use tokio::time::advance;
@@ -221,25 +188,5 @@ pub(crate) mod tests {
         assert_eq!(busiest(), is(&b, 20), "one before that does not");
         advance(3 * WINDOW).await;
         assert_eq!((busiest(), a.used()), (None, 30 * MILLISECOND));
-    }
-
-    #[tokio::test]
-    async fn time_of_tasks_that_an_attempt_spawns_counts_for_the_attempt() {
-        let thread = Arc::new(ThreadUse::default());
-        let meter = AttemptMeter::new(series("a"), &thread);
-        let spend = || {
-            let begin = Instant::now();
-            while begin.elapsed() < MILLISECOND {}
-        };
-        // A task that a task of the attempt spawns.
-        let inner = async move { spend() };
-        let outer = async move { tokio::spawn(metered(inner)).await.unwrap() };
-        let spawned = meter.run(|| tokio::spawn(metered(outer)));
-        let before = meter.used();
-        spawned.await.unwrap();
-        assert!(meter.used() >= before + MILLISECOND);
-        let before = meter.used();
-        tokio::spawn(metered(async move { spend() })).await.unwrap();
-        assert_eq!(meter.used(), before, "it belongs to no attempt");
     }
 }

@@ -3,26 +3,29 @@
 
 mod address;
 mod dial;
-mod driver;
 mod exec;
 mod executor;
 mod grpc;
 mod hook;
 mod http;
+mod http2;
+mod interpret;
 pub(crate) mod meter;
+mod stream;
 mod tcp;
 
 use std::time::Duration;
 
-use crate::manifest::{ContainerSpec, Handler, Probe};
+use crate::manifest::{ContainerSpec, Handler, NotUnderstood, Probe};
 use crate::tap::EndedCall;
 
 pub use address::PortError;
 #[cfg(test)]
 pub(crate) use exec::tests as exec_tests;
 pub use executor::{ContainerNames, Executor};
+pub(crate) use grpc::interpret_health_response;
 pub(crate) use hook::{HookContext, HookError};
-pub(crate) use http::{interpret_response, split_heads};
+pub(crate) use http::interpret_response;
 
 /// User agent of network probes. The version is that of the kubelet whose behaviour is reproduced.
 const USER_AGENT: &str = "kube-probe/1.36";
@@ -57,6 +60,9 @@ pub enum ProbeError {
     /// The response began but did not end.
     #[error("{0}")]
     Body(String),
+    /// The handler has a field that this version does not know.
+    #[error("the field {0} is not understood, so the probe is not run")]
+    NotUnderstood(String),
 }
 
 /// A try of an attempt that has ended.
@@ -107,6 +113,9 @@ pub async fn attempt(
             Err(error) => Err(error.into()),
         },
         Handler::Grpc(health) => Ok(grpc::attempt(health, target.pod_ip, timeout).await),
+        Handler::NotUnderstood(NotUnderstood { handler, field }) => {
+            Err(ProbeError::NotUnderstood(format!("{handler}.{field}")))
+        }
     };
     ProbeTry { result, call: None }
 }

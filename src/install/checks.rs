@@ -63,8 +63,8 @@ impl SwitchChecks<'_> {
             None => probe,
             Some(_) => Finding::warning(
                 "probe",
-                "no exec probe of the kubelet was seen",
-                "expected if no pod of the node has an exec probe",
+                format!("no exec probe of the kubelet was seen within {} s", PROBE_WAIT.as_secs()),
+                "expected if no container has an exec probe, or its delay or period is longer",
             ),
         });
         findings

@@ -251,7 +251,8 @@ fn endpoint(
         (Some(Confirmation::Reverted) | None, _) => Finding::failed(
             CHECK,
             format!(
-                "{unit} was pointed back at the runtime: not confirmed in time, or probeshim crashed or hung repeatedly"
+                "{unit} was pointed back at the runtime: {}probeshim crashed or hung repeatedly",
+                if recorded.confirmed { "" } else { "not confirmed in time, or " }
             ),
             format!("see why: journalctl --unit probeshim; then {REINSTALL_KUBELET}"),
         ),

@@ -12,6 +12,7 @@ use super::installer::Installer;
 use super::paths::Paths;
 use super::plan::InstallPlan;
 use super::systemctl::ServiceManager;
+use crate::terminal::format;
 
 /// Part of the time for the confirmation that is left to the user after the checks.
 const CHECKS_SHARE: u32 = 2;
@@ -61,6 +62,10 @@ impl Installer<'_> {
             let Some(checks) = self.switch_kubelet(&plan)? else { return Ok(()) };
             // Other processes may confirm the switch or remove it from here on.
             drop(plan);
+            (self.report)(&format!(
+                "checking the kubelet's health, lists, calls and exec probes, for at most {}",
+                format::duration(time)
+            ));
             let findings = checks.run(Instant::now() + time).await;
             check_failed.set(Finding::any_failed(&findings));
             show(&findings)?;

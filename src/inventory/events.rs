@@ -8,13 +8,9 @@ impl Change {
     #[must_use]
     pub fn event(&self, inventory: &Inventory) -> Option<Event> {
         let event = match self {
+            // Its addresses may become known later.
             Self::SandboxStarted(sandbox) => {
-                let addresses = match sandbox.addresses.as_slice() {
-                    [] => String::new(),
-                    addresses => format!(" with IP {}", addresses.join(", ")),
-                };
-                Event::normal(reason::SANDBOX_STARTED, format!("The sandbox is ready{addresses}"))
-                    .for_pod(sandbox.pod.clone())
+                Event::normal(reason::SANDBOX_STARTED, "The sandbox is ready").for_pod(sandbox.pod.clone())
             }
             Self::SandboxStopped(sandbox) => {
                 Event::normal(reason::SANDBOX_STOPPED, "The sandbox has stopped").for_pod(sandbox.pod.clone())

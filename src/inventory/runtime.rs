@@ -12,11 +12,11 @@ pub struct RuntimeInfo {
 }
 
 impl RuntimeInfo {
-    /// Returns whether the runtime is containerd, which publishes events about the processes in its
-    /// containers.
+    /// Returns whether the runtime has containerd's events service, with the events about the
+    /// processes in its containers.
     #[must_use]
-    pub fn is_containerd(&self) -> bool {
-        self.name == "containerd"
+    pub fn publishes_task_events(&self) -> bool {
+        matches!(self.name.as_str(), "containerd" | "procrun")
     }
 
     /// Returns whether every subscriber of `GetContainerEvents` receives every event. containerd

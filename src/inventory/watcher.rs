@@ -131,7 +131,8 @@ impl Watcher {
     /// responds. Returns the error that ended it.
     async fn watch(&mut self, runtime: RuntimeInfo) -> Status {
         let watched_since = Instant::now();
-        let mut task_events = runtime.is_containerd().then(|| TaskEvents::new(self.channel.channel()));
+        let mut task_events =
+            runtime.publishes_task_events().then(|| TaskEvents::new(self.channel.channel()));
         let mut container_events = self.container_events(&runtime);
         // A subscription takes a moment to start, and grpc-go does not report its start.
         let has_exec_events = task_events.is_some();
@@ -189,7 +190,7 @@ impl Watcher {
                     Err(status) if status.code() == Code::Unimplemented => {
                         warn!(
                             status = sanitize(status.message()),
-                            "containerd does not report exec events; ExecSync phases are not available"
+                            "the runtime does not report exec events; ExecSync phases are not available"
                         );
                         (task_events, connected_sent) = (None, true);
                         self.send(RuntimeEvent::Connected { runtime: runtime.clone(), has_exec_events: false }).await;
@@ -295,7 +296,7 @@ fn runtime_event(event: TimestampedEvent) -> RuntimeEvent {
 fn container_observation(event: &TaskEvent) -> Option<Observation> {
     let (container, state, exit) = match event {
         TaskEvent::Started { container, .. } => (container, v1::ContainerState::ContainerRunning, None),
-        TaskEvent::Exit { container, status } => {
+        TaskEvent::Exit { container, status, .. } => {
             let exit = Some((status.cast_signed(), String::new()));
             (container, v1::ContainerState::ContainerExited, exit)
         }

@@ -1,6 +1,6 @@
 //! Pods from manifests: files and directories, which are watched (kubelet: `config/file.go`).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tracing::error;
 
 use super::pod_source::with_pods;
 use crate::events::EventRecorder;
-use crate::manifest::{DocumentKind, Files, PodSet, Purpose, ReadOptions, is_stdin};
+use crate::manifest::{Files, PodSet, Purpose, ReadOptions, is_stdin};
 use crate::probe::{ProblemTracker, SpecResolver, rescan_blocking};
 
 /// Interval between checks of the files.
@@ -34,21 +34,28 @@ pub struct ManifestSource {
     excess: Option<String>,
 }
 
+/// Limits of the manifests of a [`ManifestSource`].
+#[derive(Clone, Copy, Debug)]
+pub struct ManifestLimits {
+    /// Whether unsupported fields are left out. Otherwise they are errors.
+    pub ignore_unsupported: bool,
+    /// Whether a container must have a command, because images have none.
+    pub needs_commands: bool,
+    /// Whether errors omit values.
+    pub redact: bool,
+    /// Maximum number of pods of all manifests together.
+    pub max_pods: usize,
+}
+
 impl ManifestSource {
-    /// Reads files and directories. Fails with all problems in them. `ignore_unsupported`:
-    /// unsupported fields are left out. `redact`: errors do not show values. `specs`: probes of
-    /// other sources. `max_pods`: maximum number of pods of all manifests together.
-    pub fn read(
-        paths: &[PathBuf],
-        ignore_unsupported: bool,
-        redact: bool,
-        specs: SpecResolver,
-        max_pods: usize,
-    ) -> Result<Self, Vec<String>> {
-        let files = Files::new(
-            paths,
-            ReadOptions { purpose: Purpose::Run, redact, ignore_unsupported, ..ReadOptions::default() },
-        );
+    /// Reads files and directories. Fails with all problems in them. `specs`: probes of other
+    /// sources.
+    pub fn read(paths: &[PathBuf], limits: ManifestLimits, specs: SpecResolver) -> Result<Self, Vec<String>> {
+        let ManifestLimits { ignore_unsupported, needs_commands, redact, max_pods } = limits;
+        let purpose = Purpose::Run;
+        let options =
+            ReadOptions { purpose, redact, ignore_unsupported, needs_commands, ..ReadOptions::default() };
+        let files = Files::new(paths, options);
         let pod_set = Arc::new(PodSet::new(files.documents()));
         // Pods of standard input belong to it, as pods of a file belong to the file.
         let canonical =
@@ -96,16 +103,11 @@ impl ManifestSource {
         self.files.warnings()
     }
 
-    /// Returns the number of documents of each ignored kind.
+    /// Returns what is probably a mistake in the manifests, and the kinds of objects that are
+    /// ignored.
     #[must_use]
-    pub fn ignored_kinds(&self) -> BTreeMap<String, usize> {
-        let mut kinds = BTreeMap::new();
-        for document in self.files.documents() {
-            if let DocumentKind::Ignored(kind) = &document.kind {
-                *kinds.entry(kind.clone()).or_default() += 1;
-            }
-        }
-        kinds
+    pub fn remarks(&self) -> Vec<String> {
+        self.files.remarks()
     }
 
     /// Returns the probes of the pods and of other sources.

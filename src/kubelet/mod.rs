@@ -84,7 +84,7 @@ pub(crate) use client_pods::{ClientActionRecorder, ClientPodStore, Restarter};
 pub use client_pods::{ClientPods, ClientPodsSnapshot, PodKey};
 pub(crate) use config::{KubeletConfig, KubeletDeps, PodDirs};
 pub use logs::LogRotatePolicy;
-pub use manifest_source::ManifestSource;
+pub use manifest_source::{ManifestLimits, ManifestSource};
 pub use pod_status::{ContainerStatusExt, PodStatusExt};
 pub use printer::Summary;
 pub use published_pod::{PublishedPod, WorkerPhase};

@@ -5,11 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::sleep;
-use tracing::warn;
 
 use super::context::WorkerContext;
 use super::pod_workers::PodWorkers;
-use crate::terminal::sanitize;
+use super::runtime_clients::log_failure;
 
 /// Interval from the end of one relist to the start of the next.
 const RELIST_INTERVAL: Duration = Duration::from_secs(1);
@@ -32,9 +31,7 @@ pub(super) async fn run(context: Arc<WorkerContext>, pod_workers: Arc<PodWorkers
                 }
             }
             Err(status) => {
-                if !std::mem::replace(&mut is_reported, true) {
-                    warn!("relist failed: {}", sanitize(status.message()));
-                }
+                is_reported = is_reported || log_failure(&status, "relist failed");
             }
         }
         sleep(RELIST_INTERVAL).await;

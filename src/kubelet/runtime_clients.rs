@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 
 use tokio::sync::OnceCell;
-use tonic::Status;
 use tonic::transport::Channel;
+use tonic::{Code, Status};
+use tracing::{debug, warn};
 
 use super::pleg_cache::PodStates;
 use super::runtime_status::RuntimePodStatus;
@@ -21,6 +22,19 @@ use crate::cri::{
 };
 use crate::manifest::pod::{Pod, PodOrigin, identity};
 use crate::socket::SocketPath;
+use crate::terminal::sanitize;
+
+/// Logs a failed request about all pods. Returns whether it is a warning: that the runtime is
+/// unavailable is reported by an event, too.
+pub(super) fn log_failure(status: &Status, what: &str) -> bool {
+    let message = sanitize(status.message());
+    if status.code() == Code::Unavailable {
+        debug!("{what}: {message}");
+        return false;
+    }
+    warn!("{what}: {message}");
+    true
+}
 
 /// Connections to the runtime. Calls that change something pass through the relay, which records
 /// them like those of clients. Queries go to the runtime directly.

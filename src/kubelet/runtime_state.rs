@@ -7,14 +7,13 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::sleep;
 use tonic::{Code, Status};
-use tracing::warn;
 
+use super::runtime_clients::log_failure;
 use crate::cri::v1::{
     CgroupDriver, RuntimeCondition, RuntimeConfigRequest, RuntimeConfigResponse, RuntimeHandlerFeatures,
     StatusRequest, StatusResponse,
 };
 use crate::cri::{MeteredRuntimeClient, RUNTIME_REQUEST_TIMEOUT, with_timeout};
-use crate::terminal::sanitize;
 
 /// Interval from the end of one update to the start of the next (`kubelet.go`: `Run`).
 const UPDATE_INTERVAL: Duration = Duration::from_secs(5);
@@ -90,9 +89,8 @@ impl RuntimeState {
                     self.update(response, cgroup_driver);
                 }
                 Err(status) => {
-                    if !std::mem::replace(&mut is_reported, true) {
-                        warn!("container runtime sanity check failed: {}", sanitize(status.message()));
-                    }
+                    is_reported =
+                        is_reported || log_failure(&status, "container runtime sanity check failed");
                 }
             }
             sleep(UPDATE_INTERVAL).await;

@@ -83,8 +83,8 @@ fn cpu(facts: &PeriodFacts<'_>) -> String {
     let used = sum(measured.iter().map(|(used, _)| *used));
     let window = sum(measured.iter().map(|(_, window)| *window));
     format!(
-        "It is no CPU time: in {} that are kept, the containers used {} of CPU within {}, with their applications.",
-        counted(count(&measured), "call"),
+        "It is no CPU time: in {}, the containers used {} of CPU within {}, with their applications.",
+        counted(count(&measured), "recorded call"),
         duration(used),
         duration(window)
     )
@@ -165,7 +165,7 @@ mod tests {
         });
         assert_eq!(
             only(super::lint, measured, "exec-cost").unwrap().evidence[2],
-            "It is no CPU time: in 2 calls that are kept, the containers used 900ms of CPU within 6.00s, with their \
+            "It is no CPU time: in 2 recorded calls, the containers used 900ms of CPU within 6.00s, with their \
              applications."
         );
     }

@@ -88,7 +88,7 @@ pub(super) fn kinds(calls: &[&CallRecord]) -> Option<String> {
         kinds.iter().take(MAX_KINDS).map(|(count, kind)| format!("{kind} ({count})")).collect();
     let more = kinds.len().saturating_sub(MAX_KINDS);
     let more = if more > 0 { format!(", and {more} more") } else { String::new() };
-    (!named.is_empty()).then(|| format!("Results of the calls that are kept: {}{more}.", named.join("; ")))
+    (!named.is_empty()).then(|| format!("Results of the recorded calls: {}{more}.", named.join("; ")))
 }
 
 /// Returns a sentence with the last error of a handler that is no command.
@@ -205,7 +205,7 @@ mod tests {
                  failure."
             )
         );
-        assert_eq!(some.evidence, ["Results of the calls that are kept: UNKNOWN: odd (5)."]);
+        assert_eq!(some.evidence, ["Results of the recorded calls: UNKNOWN: odd (5)."]);
         let all = found(errors(Fixture::new(), 2, "odd"), "discarded-errors").unwrap();
         assert_eq!(
             (all.severity, all.sentence.as_str()),

@@ -165,7 +165,7 @@ pub(super) fn handler_remedy(handler: &str, error: Option<&str>) -> &'static str
         () if !is_network && error.is_empty() => {
             "Find out why the command fails by running it in the container"
         }
-        () if !is_network => "Correct what the output names",
+        () if !is_network => "Fix the error that the output reports",
         () if has("connection refused") => {
             "Let the application listen on this port and on all addresses of the pod, or correct the port of the probe"
         }
@@ -198,7 +198,7 @@ pub(super) fn handler_remedy(handler: &str, error: Option<&str>) -> &'static str
         () if has("no route to host") || has("i/o timeout") => {
             "Look for a network policy or firewall between the node and the pod"
         }
-        () => "Correct what the error names",
+        () => "Fix the cause that the error names",
     }
 }
 
@@ -230,7 +230,7 @@ mod tests {
             (both.text.as_str(), remedy.as_str()),
             (
                 "of 20 attempts, 3 failed because of the timeout of 5.00s and 5 exited with 1: \"no backend\"",
-                "Correct what the output names; against the timeouts, make the handler faster, or raise timeoutSeconds \
+                "Fix the error that the output reports; against the timeouts, make the handler faster, or raise timeoutSeconds \
                  (now 5)"
             )
         );

@@ -44,7 +44,7 @@ fn large_output(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
         evidence: largest
             .map(|bytes| {
                 let bytes = size(u64::try_from(bytes).unwrap_or(u64::MAX));
-                format!("The largest output of the calls that are kept had {bytes}; a response of 16 MiB is refused.")
+                format!("The largest output of the recorded calls had {bytes}; a response of 16 MiB is refused.")
             })
             .into_iter()
             .collect(),
@@ -250,7 +250,7 @@ mod tests {
             (
                 Severity::Warning,
                 "The probe has successes and failures; 3 of 12 attempts exited with 1: \"pool is empty\".",
-                "Correct what the output names."
+                "Fix the error that the output reports."
             )
         );
     }

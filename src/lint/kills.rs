@@ -206,8 +206,22 @@ impl KillGroup<'_> {
         let period = period.as_secs();
         let budget = threshold.saturating_mul(period);
         let time = format!("{budget} s, at least twice the {} that it had", duration(had));
-        let otherwise = format!("if it was up already, {}", without_capital(&self.cause_remedy(failed)));
-        if self.first.probe.as_deref() == Some("startup") {
+        let otherwise = without_capital(&self.cause_remedy(failed));
+        let is_startup = self.first.probe.as_deref() == Some("startup");
+        // A handler that never ends in time shows nothing about the application.
+        if failed.is_some_and(|failed| failed.is_timeout) {
+            let start = if is_startup {
+                format!("raise the failureThreshold of the startupProbe to {threshold}")
+            } else {
+                format!("add a startupProbe with the same handler and failureThreshold {threshold}")
+            };
+            return format!(
+                "See with `probeshim explain` where the time of a call went; {otherwise}; if only the start of the \
+                 application takes longer, {start} and periodSeconds {period} ({time})."
+            );
+        }
+        let otherwise = format!("if it was up already, {otherwise}");
+        if is_startup {
             return format!(
                 "If the application needs longer to start, raise the failureThreshold of the startupProbe to \
                  {threshold} with periodSeconds {period} ({time}); {otherwise}."

@@ -98,8 +98,8 @@ fn probe_storm(facts: &PeriodFacts<'_>) -> Option<LintFinding> {
     let time = sum(calls.iter().map(|call| call.call.duration));
     let sample = (!calls.is_empty()).then(|| {
         format!(
-            "In the calls that are kept ({}), the phases queue, prepare and start took {} of {}, and {timed_out} timed out.",
-            count(&calls),
+            "In {}, the phases queue, prepare and start took {} of {}, and {timed_out} timed out.",
+            counted(count(&calls), "recorded call"),
             duration(phases),
             duration(time)
         )
@@ -233,10 +233,11 @@ impl Stalled<'_> {
         };
         let evidence = [
             Some(format!(
-                "It was {} of {} ({:.0} %) in the calls that are kept: {calls}.",
+                "It was {} of {} ({:.0} %) in {}.",
                 duration(self.waited),
                 duration(self.window),
                 100.0 * self.share(),
+                counted(calls, "recorded call"),
             )),
             Some(format!(
                 "The processes were those of the container in {}, and those of the node in {}.",

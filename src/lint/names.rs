@@ -101,6 +101,9 @@ pub(super) const RUNTIME_UNAVAILABLE: &str = "runtime-unavailable";
 /// A process still ran after its ExecSync.
 pub(super) const LEAKED_PROCESS: &str = "leaked-process";
 
+/// ExecSyncs left zombies.
+pub(super) const ZOMBIES: &str = "zombies";
+
 /// The prober of probeshim was too late.
 pub(super) const LATE_PROBER: &str = "late-prober";
 
@@ -114,7 +117,7 @@ pub(super) const AFFECTED_ATTEMPTS: &str = "affected-attempts";
 pub(super) const INCOMPLETE: &str = "incomplete";
 
 /// Names of the lints.
-pub const LINTS: [&str; 37] = [
+pub const LINTS: [&str; 38] = [
     KILLS,
     RESTARTS,
     START_ERRORS,
@@ -148,6 +151,7 @@ pub const LINTS: [&str; 37] = [
     UNANSWERED_CALL,
     RUNTIME_UNAVAILABLE,
     LEAKED_PROCESS,
+    ZOMBIES,
     LATE_PROBER,
     EXEC_LIMIT,
     AFFECTED_ATTEMPTS,

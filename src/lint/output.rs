@@ -14,6 +14,9 @@ use crate::terminal::format::{self, counted};
 /// Minimum share of drain in the time of calls.
 const NOTABLE_DRAIN: f64 = 0.5;
 
+/// Minimum of the longest drain. A shorter one may be the work of the runtime alone.
+const MIN_DRAIN: Duration = Duration::from_millis(100);
+
 /// Index of the drain phase in sums of phases.
 const DRAIN: usize = 4;
 
@@ -77,6 +80,12 @@ fn held_output(attempts: &Attempts<'_>, stuck: &[u64]) -> Option<LintFinding> {
     if !(is_usual || (drained > 0 && is_most)) && stuck.is_empty() {
         return None;
     }
+    let kept = attempts.calls_with_cause(Cause::Drain.name());
+    let phase = |call: &&CallRecord| call.analysis.as_deref()?.phases.parts().drain;
+    let slowest = kept.iter().filter_map(|call| Some((call, phase(call)?))).max_by_key(|it| it.1);
+    if stuck.is_empty() && slowest.is_some_and(|(_, drain)| drain < MIN_DRAIN) {
+        return None;
+    }
     let holds = "a process that the command started holds stdout or stderr open";
     let share = format!(
         "{} % of the time of {} was drain",
@@ -95,11 +104,7 @@ fn held_output(attempts: &Attempts<'_>, stuck: &[u64]) -> Option<LintFinding> {
         evidence.push(format!("{share}."));
         format!("{}: {holds}.", format::capitalized(&longest))
     };
-    let kept = attempts.calls_with_cause(Cause::Drain.name());
-    let phase = |call: &&CallRecord| call.analysis.as_deref()?.phases.parts().drain;
-    if let Some((call, drain)) =
-        kept.iter().filter_map(|call| Some((call, phase(call)?))).max_by_key(|it| it.1)
-    {
+    if let Some((call, drain)) = slowest {
         let (drain, time) = (format::duration(drain), format::duration(call.call.duration));
         evidence.push(format!("The longest drain was {drain} of {time}, in call {}.", call.call.id));
     }
@@ -176,6 +181,18 @@ mod tests {
             "Drain was the longest phase of 3 of 6 slow or failed attempts (50 %): a process that the command started \
              holds stdout or stderr open."
         );
+    }
+
+    #[test]
+    fn a_drain_of_a_few_milliseconds_is_no_held_output() {
+        let drained = |took| {
+            Fixture::new().attempts(20, 10).slow_with(5, took, move |call| {
+                let parts = call.parts();
+                parts.drain = parts.run.take();
+            })
+        };
+        assert_eq!(found(drained(99)), None);
+        assert!(found(drained(100)).is_some());
     }
 
     #[test]

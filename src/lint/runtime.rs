@@ -1,11 +1,11 @@
-//! Lints about the runtime: calls without an answer, lost connections, leaked processes.
+//! Lints about the runtime: calls without an answer, lost connections, leaked processes, zombies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::facts::{PeriodFacts, ids, sum};
 use super::finding::{LintFinding, LintSubject, Severity};
-use super::names::{HANGING_RUNTIME, LEAKED_PROCESS, RUNTIME_UNAVAILABLE, UNANSWERED_CALL};
+use super::names::{HANGING_RUNTIME, LEAKED_PROCESS, RUNTIME_UNAVAILABLE, UNANSWERED_CALL, ZOMBIES};
 use crate::events::reason;
 use crate::execsync::{CallRecord, Cause, CommandEnd, Phases, StuckExec, cause_name};
 use crate::history::json::Event;
@@ -25,7 +25,13 @@ pub(super) fn lint(facts: &PeriodFacts<'_>) -> Vec<LintFinding> {
     // A runtime that hangs answers no list.
     let is_other = |found: &LintFinding| hanging.is_none() || found.severity == Severity::Error;
     let unavailable = runtime_unavailable(facts).filter(is_other);
-    hanging.into_iter().chain(single).chain(unavailable).chain(leaked_processes(facts)).collect()
+    hanging
+        .into_iter()
+        .chain(single)
+        .chain(unavailable)
+        .chain(leaked_processes(facts))
+        .chain(zombies(facts))
+        .collect()
 }
 
 /// Calls of a container that the runtime did not answer in time.
@@ -175,50 +181,80 @@ fn runtime_unavailable(facts: &PeriodFacts<'_>) -> Option<LintFinding> {
 
 /// Processes that ExecSyncs started still ran after the calls had ended.
 fn leaked_processes(facts: &PeriodFacts<'_>) -> Vec<LintFinding> {
-    let mut containers: BTreeMap<(LintSubject, bool), Vec<&Event>> = BTreeMap::new();
-    for event in events(facts, reason::EXEC_PROCESS_LEAKED) {
-        let is_zombie = StuckExec::is_about_zombie(&event.message);
-        containers.entry((LintSubject::for_event(event), is_zombie)).or_default().push(event);
-    }
-    let finding = |((subject, are_zombies), events): ((LintSubject, bool), Vec<&Event>)| {
+    let finding = |(subject, events): (LintSubject, Vec<&Event>)| {
         let calls: BTreeSet<u64> =
             events.iter().filter_map(|event| StuckExec::call_of(&event.message)).collect();
         let affected = events.iter().map(|event| event.count).fold(0, u64::saturating_add);
         let affected = u32::try_from(affected).unwrap_or(u32::MAX);
-        let (sentence, remedy) = if are_zombies {
-            (
-                format!(
-                    "{} of an ExecSync still existed 5 s after it had ended: the first process of the container \
-                     does not wait for orphans.",
-                    counted(affected, "zombie")
-                ),
-                "Let the command wait for its child processes, or start the container with an init process that \
-                 waits for orphans, such as tini, or with shareProcessNamespace; each zombie counts for the limit \
-                 of processes.",
-            )
-        } else {
-            (
-                format!("{} still ran 5 s after an ExecSync that started it had ended.", processes(affected)),
-                "Let the command wait for its child processes, or end them; each of them counts for the limits of \
-                 the container.",
-            )
-        };
         LintFinding {
             lint: LEAKED_PROCESS,
             severity: Severity::Warning,
             subject,
-            sentence,
-            evidence: events
-                .last()
-                .map(|event| format!("The last of them: {}.", event.message))
-                .into_iter()
-                .collect(),
-            remedy: remedy.to_owned(),
+            sentence: format!(
+                "{} still ran 5 s after an ExecSync that started it had ended.",
+                processes(affected)
+            ),
+            evidence: last_message(&events),
+            remedy: "Let the command wait for its child processes, or end them; each of them counts for the limits \
+                     of the container."
+                .to_owned(),
             affected,
             calls: last(&calls),
         }
     };
-    containers.into_iter().map(finding).collect()
+    by_container(facts, reason::EXEC_PROCESS_LEAKED).into_iter().map(finding).collect()
+}
+
+/// Processes that ExecSyncs started were zombies.
+fn zombies(facts: &PeriodFacts<'_>) -> Vec<LintFinding> {
+    let finding = |(subject, events): (LintSubject, Vec<&Event>)| {
+        let (most, is_first) =
+            events.iter().filter_map(|event| StuckExec::zombies_of(&event.message)).max()?;
+        let calls: BTreeSet<u64> =
+            events.iter().filter_map(|event| StuckExec::call_of(&event.message)).collect();
+        let (process, remedy) = if is_first {
+            (
+                "the first process of the container",
+                "Start the container with an init process that waits for orphans, such as tini, set \
+                 shareProcessNamespace, or let the command wait for its child processes; each zombie counts for the \
+                 limit of processes.",
+            )
+        } else {
+            (
+                "a process that an ExecSync left",
+                "Let the process wait for its child processes, or end it; each zombie counts for the limit of \
+                 processes.",
+            )
+        };
+        let them = if most == 1 { "it" } else { "them" };
+        Some(LintFinding {
+            lint: ZOMBIES,
+            severity: Severity::Warning,
+            subject,
+            sentence: format!(
+                "ExecSyncs left {}: {process} does not wait for {them}.",
+                counted(most, "zombie")
+            ),
+            evidence: last_message(&events),
+            remedy: remedy.to_owned(),
+            affected: most,
+            calls: last(&calls),
+        })
+    };
+    by_container(facts, reason::EXEC_ZOMBIES).into_iter().filter_map(finding).collect()
+}
+
+/// Returns the events with a reason by container.
+fn by_container<'a>(facts: &PeriodFacts<'a>, reason: &'a str) -> BTreeMap<LintSubject, Vec<&'a Event>> {
+    let mut containers: BTreeMap<LintSubject, Vec<&Event>> = BTreeMap::new();
+    for event in events(facts, reason) {
+        containers.entry(LintSubject::for_event(event)).or_default().push(event);
+    }
+    containers
+}
+
+fn last_message(events: &[&Event]) -> Vec<String> {
+    events.last().map(|event| format!("The last of them: {}.", event.message)).into_iter().collect()
 }
 
 fn processes(count: u32) -> String {
@@ -351,15 +387,26 @@ mod tests {
         let found = found(facts.event(reason::EXEC_PROCESS_LEAKED, &leaked(2, 8)), "leaked-process").unwrap();
         assert_eq!(found.sentence, "2 processes still ran 5 s after an ExecSync that started it had ended.");
         assert_eq!((found.calls, found.subject.text()), (vec![7, 8], "shop/web-0 main".to_owned()));
-        let zombie = "A zombie (pid 9) still exists 5.00s after call 7 ended, because its parent does not wait for it: \
-                      sleep '<defunct>'";
-        let found = found_zombie(Fixture::new().event(reason::EXEC_PROCESS_LEAKED, zombie)).unwrap();
-        let expected = "1 zombie of an ExecSync still existed 5 s after it had ended: the first process of the container \
-                        does not wait for orphans.";
-        assert_eq!((found.sentence.as_str(), found.calls), (expected, vec![7]));
     }
 
-    fn found_zombie(facts: Fixture) -> Option<LintFinding> {
-        found(facts, "leaked-process")
+    #[test]
+    fn the_greatest_number_of_zombies_is_found_by_container() {
+        let message = |count, parent| {
+            format!(
+                "{count} processes that ExecSyncs started are zombies, of which call {count} left the youngest (sh): {parent}"
+            )
+        };
+        let first = "the first process of the container (pid 9, sleep) does not wait for them";
+        let facts = Fixture::new()
+            .event(reason::EXEC_ZOMBIES, &message(5, first))
+            .event(reason::EXEC_ZOMBIES, &message(12, first));
+        let of_first = found(facts, "zombies").unwrap();
+        let expected =
+            "ExecSyncs left 12 zombies: the first process of the container does not wait for them.";
+        assert_eq!((of_first.sentence.as_str(), of_first.calls), (expected, vec![5, 12]));
+        let other = message(5, "process 9 (sh) does not wait for them");
+        let of_other = found(Fixture::new().event(reason::EXEC_ZOMBIES, &other), "zombies").unwrap();
+        let expected = "ExecSyncs left 5 zombies: a process that an ExecSync left does not wait for them.";
+        assert_eq!((of_other.sentence.as_str(), of_other.affected), (expected, 5));
     }
 }

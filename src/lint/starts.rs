@@ -83,7 +83,7 @@ fn remedy(error: Option<&str>) -> &'static str {
         () if is_program && (error.contains("not found") || error.contains("no such file")) => {
             "Correct the command of the container, or add the program to its image."
         }
-        () => "Correct what the error names.",
+        () => "Fix the cause that the error names.",
     }
 }
 

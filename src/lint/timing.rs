@@ -125,7 +125,7 @@ fn default_timeout(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
     let evidence = (!known.is_empty()).then(|| {
         format!(
             "The timeout covers only the run phase, which took 1 s or longer in {ran_long} of the {} \
-             calls that are kept with their phases.",
+             recorded calls with known phases.",
             known.len()
         )
     });
@@ -196,7 +196,7 @@ fn slow_start(probe: &ProbeFacts<'_>) -> Option<LintFinding> {
     let had_cpu = (measured > 0).then(|| {
         format!(
             "Processes of the node waited for a processor for less than half of the time in {}.",
-            part(measured, count(&kept), "slow calls that are kept")
+            part(measured, count(&kept), "recorded slow calls")
         )
     });
     Some(LintFinding {
@@ -230,7 +230,7 @@ fn waiting(calls: &[&CallRecord]) -> Option<String> {
     (2 * waited > calls.len()).then(|| {
         format!(
             "The command waited, and did not compute, in {}.",
-            part(u32::try_from(waited).unwrap_or(u32::MAX), count(calls), "calls that are kept")
+            part(u32::try_from(waited).unwrap_or(u32::MAX), count(calls), "recorded calls")
         )
     })
 }
@@ -240,7 +240,7 @@ const FEW_ATTEMPTS: u32 = 20;
 
 /// Returns a sentence with percentiles of the durations, or with the range of a few durations.
 fn percentiles(attempts: &Attempts<'_>) -> Option<String> {
-    let quantile = |quantile| attempts.total.durations.quantile(quantile).map(duration);
+    let quantile = |quantile| attempts.total.quantile(quantile).map(duration);
     if attempts.total.durations.count() < FEW_ATTEMPTS {
         let (shortest, longest) = range(attempts)?;
         let is_exact = count(&attempts.calls) == attempts.total.durations.count();
@@ -270,7 +270,7 @@ fn range(attempts: &Attempts<'_>) -> Option<(Duration, Duration)> {
     }
     let (first, _) = *total.durations.buckets().first()?;
     let shortest = if first == 0 { Duration::ZERO } else { Durations::lower_bound(first) };
-    let bound = total.durations.quantile(1.0)?;
+    let bound = total.quantile(1.0)?;
     let slowest = total.slowest.map_or(bound, |slowest| slowest.duration);
     // The attempts without ExecSyncs have no slowest call.
     let longest = if slowest < shortest { bound } else { slowest };

@@ -112,6 +112,12 @@ impl<'a> Cursor<'a> {
         list.into_iter().flatten().enumerate().map(at).collect()
     }
 
+    /// Returns the items of the list at a path of fields; nothing if there is no list, which is no
+    /// error here.
+    pub(crate) fn items(&self, names: &[&str]) -> Vec<Self> {
+        self.at(names).map(|list| list.list(&mut Vec::new())).unwrap_or_default()
+    }
+
     pub(crate) fn text(&self, problems: &mut Vec<Violation>) -> Option<String> {
         self.read(
             self.value.as_str(),

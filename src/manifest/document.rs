@@ -17,7 +17,10 @@ use crate::manifest::workload::{Workload, WorkloadKind};
 use crate::manifest::workload_spec::WorkloadSpec;
 
 /// Namespace of objects that name none.
-const DEFAULT_NAMESPACE: &str = "default";
+pub(super) const DEFAULT_NAMESPACE: &str = "default";
+
+/// Fields of a pod with containers that have commands and probes.
+pub(super) const CONTAINER_FIELDS: [&str; 2] = ["initContainers", "containers"];
 
 /// A pod, or a workload with the spec of its pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,8 +53,8 @@ pub(crate) enum DocumentKind {
     /// Kind, namespace and name of a ConfigMap, Secret or RuntimeClass for which errors were
     /// reported.
     InvalidConfig(&'static str, String, String),
-    /// Kind of an object that is ignored.
-    Ignored(String),
+    /// An object that is ignored. The namespace is empty if the object names none.
+    Ignored { kind: String, namespace: String, name: String },
 }
 
 /// Options for reading documents.
@@ -63,6 +66,8 @@ pub(crate) struct ReadOptions {
     pub(crate) redact: bool,
     /// Whether unsupported fields are left out with a warning. Otherwise they are errors.
     pub(crate) ignore_unsupported: bool,
+    /// Whether a container must have a command, because images have none.
+    pub(crate) needs_commands: bool,
     /// Strictness: `Strict` for documents that a person wrote, `Lenient` for those that an API
     /// server has validated.
     pub(crate) level: Level,
@@ -102,7 +107,7 @@ impl Document {
             DocumentKind::Workload { kind, namespace, name, .. } => (kind.name(), namespace, name),
             DocumentKind::Config(object) => object.key(),
             DocumentKind::InvalidConfig(kind, namespace, name) => (kind, namespace, name),
-            DocumentKind::Ignored(kind) => (kind, "", ""),
+            DocumentKind::Ignored { kind, namespace, name } => (kind, namespace, name),
         }
     }
 
@@ -150,7 +155,11 @@ pub(crate) fn read(
                         .map(|(kind, namespace, name)| DocumentKind::InvalidConfig(kind, namespace, name)),
                 }
             }
-            Object::Other(kind, _) => Some(DocumentKind::Ignored(kind)),
+            Object::Other(kind, node) => {
+                let text = |field| node.at(&["metadata", field])?.value().as_str().map(str::to_owned);
+                let [namespace, name] = ["namespace", "name"].map(|field| text(field).unwrap_or_default());
+                Some(DocumentKind::Ignored { kind, namespace, name })
+            }
         };
         documents.extend(kind.map(|kind| Document { at: at.to_owned(), kind }));
     });
@@ -200,6 +209,9 @@ fn read_pods(
     let (namespace, name) = owner.map(|owner| (owner.namespace, owner.name)).unwrap_or_default();
     let scale = kind.map(|kind| workload::scale(kind, node, &mut found));
     let pod = pod::read(template, &namespace, &name, &mut found);
+    if options.needs_commands {
+        check_commands(template, &mut found);
+    }
     let is_ignored = |problem: &Violation| problem.is_unsupported && options.ignore_unsupported;
     let pod = pod.filter(|_| found.iter().all(is_ignored));
     problems.append(&mut found);
@@ -219,6 +231,21 @@ fn read_pods(
             DocumentKind::Workload { kind, namespace, name, spec: spec.map(Arc::new) }
         }
     })
+}
+
+/// Reports each container without a command.
+fn check_commands(template: &Cursor<'_>, problems: &mut Vec<Violation>) {
+    for container in CONTAINER_FIELDS.into_iter().flat_map(|field| template.items(&["spec", field])) {
+        // A field with another type has an error already.
+        let is_given = |field: &str| {
+            container
+                .field(field)
+                .is_some_and(|list| list.value().as_array().is_none_or(|items| !items.is_empty()))
+        };
+        if !is_given("command") && !is_given("args") {
+            container.missing("command", "images of procrun have no command", problems);
+        }
+    }
 }
 
 /// Returns the root of a document. `redact` keeps values out of errors.

@@ -17,6 +17,7 @@ use crate::manifest::index::Manifests;
 use crate::manifest::remarks;
 use crate::manifest::source::Source;
 use crate::manifest::stdin::{is_stdin, shown_path};
+use crate::manifest::yaml_error::syntax_error;
 use crate::regular_file::{MAX_YAML_BYTES, read_named_to_string, read_stdin_to_string, read_to_string};
 
 /// Extensions of manifest files. Other files of a directory are skipped.
@@ -34,11 +35,11 @@ enum FileError {
         source: io::Error,
     },
     /// The file is neither YAML nor JSON.
-    #[error("{}: {reason}", shown_path(.path))]
+    #[error("{at}: {reason}")]
     Malformed {
-        /// The file.
-        path: PathBuf,
-        /// Error of the parser, with its position.
+        /// The file, with the line if it is known.
+        at: String,
+        /// Error of the parser.
         reason: String,
     },
     /// A field has an invalid value or must not be present.
@@ -214,10 +215,11 @@ impl Files {
         unique(self.known.values().flat_map(|known| &known.warnings))
     }
 
-    /// Returns what is valid in the documents, but probably a mistake. Only
-    /// [`Purpose::Check`] looks for it.
+    /// Returns what is valid in the documents, but probably a mistake, and the objects that are
+    /// ignored. [`Purpose::Probe`] does not look for mistakes.
     pub(crate) fn remarks(&self) -> Vec<String> {
-        unique(self.known.values().flat_map(|known| &known.remarks))
+        let ignored = remarks::ignored_objects(self.documents());
+        unique(self.known.values().flat_map(|known| &known.remarks).chain(&ignored))
     }
 
     /// Returns the configured paths from which no pod is read, neither with nor without errors.
@@ -349,8 +351,8 @@ fn read_text(path: &Path, text: &str, options: ReadOptions) -> FileContents {
     match serde_saphyr::from_multiple_with_options(text, self::options()) {
         Ok(documents) => read_documents(path, text, &documents, options),
         Err(error) => {
-            let reason = error.without_snippet().to_string();
-            FileContents::from_error(FileError::Malformed { path: path.to_owned(), reason })
+            let (at, reason) = syntax_error(path, text, &error);
+            FileContents::from_error(FileError::Malformed { at, reason })
         }
     }
 }
@@ -369,8 +371,8 @@ fn read_documents(
         let at = format!("{}:{first_line}", shown_path(path));
         read.documents.extend(document::read(&document.value, options, &at, &mut problems));
         let remarks = match options.purpose {
-            Purpose::Check => remarks::remarks(&document.value, options),
-            Purpose::Probe | Purpose::Run => Vec::new(),
+            Purpose::Check | Purpose::Run => remarks::remarks(&document.value, options),
+            Purpose::Probe => Vec::new(),
         };
         let located = |problem: &Violation| {
             let line = lines.get(place).map_or(first_line, |document| document.line(problem.path()));

@@ -57,6 +57,17 @@ pub enum Handler {
     Tcp(TcpSocket),
     /// Calls the gRPC health service.
     Grpc(GrpcHealth),
+    /// Has a field that this version does not know, and is not run.
+    NotUnderstood(NotUnderstood),
+}
+
+/// A handler of a newer kubelet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotUnderstood {
+    /// Name of the handler's field in a probe.
+    pub handler: &'static str,
+    /// Name of the field that is not known.
+    pub field: String,
 }
 
 /// HTTP GET request of a probe or hook.
@@ -83,13 +94,15 @@ pub struct TcpSocket {
     pub host: Option<String>,
 }
 
-/// Call of the gRPC health service, without TLS.
+/// Call of the gRPC health service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GrpcHealth {
     /// Port of the server.
     pub port: u16,
     /// Name of the checked service; empty for the server as a whole.
     pub service: String,
+    /// Whether the connection has TLS (`mode: TLS`), whose certificate is not verified.
+    pub is_tls: bool,
 }
 
 /// A port of a container.
@@ -168,7 +181,7 @@ impl Handler {
     #[must_use]
     pub fn needs_address(&self) -> bool {
         match self {
-            Self::Exec(_) => false,
+            Self::Exec(_) | Self::NotUnderstood(_) => false,
             Self::Http(get) => get.host.is_none(),
             Self::Tcp(socket) => socket.host.is_none(),
             Self::Grpc(_) => true,
@@ -183,6 +196,7 @@ impl Handler {
             Self::Http(_) => "httpGet",
             Self::Tcp(_) => "tcpSocket",
             Self::Grpc(_) => "grpc",
+            Self::NotUnderstood(unknown) => unknown.handler,
         }
     }
 }
@@ -200,6 +214,9 @@ impl fmt::Display for Handler {
             Self::Tcp(socket) => write!(f, "tcp {}:{}", host(&socket.host), socket.port),
             Self::Grpc(health) if health.service.is_empty() => write!(f, "grpc :{}", health.port),
             Self::Grpc(health) => write!(f, "grpc :{} {}", health.port, health.service),
+            Self::NotUnderstood(unknown) => {
+                write!(f, "{} with the field {}, which is not understood", unknown.handler, unknown.field)
+            }
         }
     }
 }

@@ -35,21 +35,20 @@ impl LastResults {
 
 /// Returns the result of an ExecSync in a few words, by the verdict that lints and reports count.
 pub(crate) fn result_of(call: &Call) -> RowResult {
-    let unknown = RowResult { text: "?".to_owned(), is_bad: false };
+    let unknown = RowResult { text: "?".to_owned(), ..RowResult::default() };
     let Ok(record) = CallRecord::try_from(call.clone()) else { return unknown };
     let Some(verdict) = ExecVerdict::from_record(&record) else { return unknown };
     let is_slow = matches!(record.analysis.as_deref().map(|it| it.assessment), Some(Assessment::Slow(_)));
-    let bad = |text: String| RowResult { text, is_bad: true };
     match verdict {
         ExecVerdict::Success if record.is_late() => RowResult::of_kind(ResultKind::Late),
         ExecVerdict::Success if is_slow => RowResult::of_kind(ResultKind::Slow),
         ExecVerdict::Success => RowResult::ok(),
         ExecVerdict::TimedOut => RowResult::of_kind(ResultKind::Timeout),
         ExecVerdict::Failure => match record.call.exec.as_deref().and_then(|exec| exec.result) {
-            Some(result) => bad(format!("exit {}", result.exit_code)),
+            Some(result) => RowResult::bad(format!("exit {}", result.exit_code)),
             None => RowResult::of_kind(ResultKind::Failure),
         },
-        ExecVerdict::Error => bad(call.code.clone()),
+        ExecVerdict::Error => RowResult::bad(call.code.clone()),
         ExecVerdict::Unknown => unknown,
     }
 }
@@ -93,13 +92,13 @@ mod tests {
             (exec.exit_code, exec.timeout_seconds) = (None, 1);
             (exec.started_ms, exec.exited_ms, exec.exit_status) = (Some(10.0), Some(1010.0), Some(137));
         }
-        assert_eq!(result_of(&given_up), RowResult { text: "timeout".to_owned(), is_bad: true });
+        assert_eq!(result_of(&given_up), RowResult::bad("timeout".to_owned()));
     }
 
     #[test]
     fn an_exit_code_of_0_after_the_timeout_is_late_and_not_bad() {
         let late = result_of(&call("true", 0, -20.0));
-        assert_eq!(late, RowResult { text: "late".to_owned(), is_bad: false });
+        assert_eq!(late, RowResult { text: "late".to_owned(), ..RowResult::default() });
         assert!(result_of(&call("true", 1, -20.0)).is_bad);
         let record = crate::execsync::CallRecord::try_from(call("true", 0, -20.0)).unwrap();
         assert!(record.is_late() && !record.is_failed());

@@ -41,6 +41,31 @@ pub(crate) struct ProbeRow {
     pub(crate) kills: u64,
     pub(crate) would_be_kills: u64,
     pub(crate) restarts: u64,
+    /// Failure threshold of each type of the row, as far as the current pods have them.
+    pub(crate) failure_thresholds: Vec<(String, u32)>,
+}
+
+impl ProbeRow {
+    /// Returns the failure threshold as text; `None` if it is unknown. Probes that have the same
+    /// command and timeout are one row, and the report has the threshold of the first one only.
+    pub(crate) fn failure_threshold(&self, report: Option<&Report>) -> Option<String> {
+        let of_type = |(name, threshold): &(String, u32)| format!("{threshold} ({name})");
+        match &self.failure_thresholds[..] {
+            [] => {
+                let threshold = report?.probes.get(self.index?)?.failure_threshold?;
+                match self.key.types()[..] {
+                    [first, _, ..] if self.key.learned.is_none() => {
+                        Some(of_type(&(first.to_owned(), threshold)))
+                    }
+                    _ => Some(threshold.to_string()),
+                }
+            }
+            [(_, first), others @ ..] if others.iter().all(|(_, other)| other == first) => {
+                Some(first.to_string())
+            }
+            all => Some(format!("differs: {}", all.iter().map(of_type).collect::<Vec<_>>().join(", "))),
+        }
+    }
 }
 
 /// Returns a row for each probe of the report, and for each other probe of the current pods.
@@ -52,6 +77,13 @@ pub(crate) fn rows(
     let mut current = now.map(current_probes).unwrap_or_default();
     let restarts = report.map(restarts).unwrap_or_default();
     let gaps = report.map(gap_marks).unwrap_or_default();
+    let thresholds = thresholds(&current);
+    let thresholds_of = |key: &ProbeKey| {
+        let of_type = |probe: &str| ProbeKey { probe: probe.to_owned(), ..key.clone() };
+        let threshold =
+            |probe: &str| Some((probe.to_owned(), *thresholds.get(&probe_names(&of_type(probe)))?));
+        key.types().into_iter().filter_map(threshold).collect::<Vec<_>>()
+    };
     let restarts_of = |key: &ProbeKey| {
         let container = [key.namespace.as_str(), key.pod.as_str(), key.container.as_str()];
         restarts.get(&container).copied().unwrap_or_default()
@@ -61,6 +93,7 @@ pub(crate) fn rows(
         let Some(report) = report else { continue };
         let key = ProbeKey::from_report(probe);
         let result = take_results(&mut current, &key)
+            .map(|result| result.with_lateness(probe))
             .or_else(|| live.get(&key).cloned())
             .or_else(|| RowResult::of_report(probe))
             .unwrap_or_default();
@@ -79,6 +112,7 @@ pub(crate) fn rows(
             kills: probe.kills,
             would_be_kills: probe.would_be_kills,
             restarts: restarts_of(&key),
+            failure_thresholds: thresholds_of(&key),
             key,
         });
     }
@@ -105,10 +139,18 @@ pub(crate) fn rows(
             kills: u64::from(probe.killed),
             would_be_kills: u64::from(probe.would_have_killed),
             restarts: restarts_of(&key),
+            failure_thresholds: thresholds_of(&key),
             key,
         });
     }
     rows
+}
+
+/// Returns the failure thresholds of the current probes by their names.
+fn thresholds(current: &HashMap<ProbeKey, &StatusProbe>) -> HashMap<[String; 4], u32> {
+    let threshold =
+        |(key, probe): (&ProbeKey, &&StatusProbe)| Some((probe_names(key), probe.failure_threshold?));
+    current.iter().filter_map(threshold).collect()
 }
 
 /// Removes the probes of a row, which has several if they have the same command and timeout.
@@ -155,4 +197,98 @@ fn restarts(report: &Report) -> HashMap<[&str; 3], u64> {
         }
     }
     restarts
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::history::timeline::{Minute, PeriodBuilder, ProbeSeries, Prober};
+    use crate::report::{ReportInput, Selection, report};
+
+    /// Returns a report about a probe of probeshim with one minute of results.
+    fn report_of(minute: &Minute) -> Report {
+        report_about("liveness", Prober::Probeshim, minute)
+    }
+
+    fn report_about(probe: &str, prober: Prober, minute: &Minute) -> Report {
+        let from = SystemTime::UNIX_EPOCH;
+        let mut builder = PeriodBuilder::new(from, from + Duration::from_secs(60), 1);
+        let series = ProbeSeries {
+            namespace: "shop".to_owned(),
+            pod: "web".to_owned(),
+            container: "main".to_owned(),
+            probe: probe.to_owned(),
+            prober,
+            handler: "cat /tmp/healthy".to_owned(),
+            command: vec!["cat".to_owned(), "/tmp/healthy".to_owned()],
+            timeout: Some(Duration::from_secs(1)),
+            period: Some(Duration::from_secs(10)),
+            failure_threshold: Some(3),
+        };
+        builder.add_minute(series, minute);
+        let input = ReportInput {
+            generated: from,
+            source: "a test".to_owned(),
+            selection: Selection::default(),
+            findings: Vec::new(),
+        };
+        report(&builder.build(), input)
+    }
+
+    /// Returns a probe with its result and its failure threshold.
+    fn probe(name: &str, result: &str, threshold: u32) -> serde_json::Value {
+        json!({
+            "type": name, "handler": "exec", "source": "manifest", "result": result, "run": 2, "threshold": 3,
+            "verdict": "success", "onHold": false, "wouldHaveKilled": 0, "failureThreshold": threshold,
+        })
+    }
+
+    /// Returns the current pods with these probes.
+    fn pods(probes: &[serde_json::Value]) -> Vec<StatusPod> {
+        let container = json!({
+            "name": "main", "id": "c", "attempt": 0, "state": "running", "exitCode": null, "reason": null,
+            "source": "list", "probes": probes,
+        });
+        let pod = json!({
+            "namespace": "shop", "name": "web", "uid": "u", "id": "s", "sandbox": "ready", "ip": null,
+            "source": "list", "containers": [container],
+        });
+        vec![serde_json::from_value(pod).unwrap()]
+    }
+
+    #[test]
+    fn a_success_after_the_timeout_is_late_also_if_probeshim_runs_the_probe() {
+        let late = Minute { successes: 6, slow: 6, late: 6, ..Minute::default() };
+        let on_time = Minute { successes: 6, ..Minute::default() };
+        for (minute, result, shown) in
+            [(&late, "success", "late"), (&on_time, "success", "ok"), (&late, "failure", "fail 2/3")]
+        {
+            let (report, pods) = (report_of(minute), pods(&[probe("liveness", result, 3)]));
+            let now = CurrentPods { mode: "dry-run", pods: &pods };
+            let rows = rows(Some(&report), Some(now), &LastResults::default());
+            let texts: Vec<&str> = rows.iter().map(|row| row.result.text.as_str()).collect();
+            assert_eq!(texts, [shown]);
+        }
+    }
+
+    #[test]
+    fn a_row_of_two_types_says_that_their_failure_thresholds_differ() {
+        let minute = Minute { successes: 6, ..Minute::default() };
+        let report = report_about("readiness or liveness", Prober::Kubelet, &minute);
+        let threshold = |liveness: Option<u32>| {
+            let probes = liveness.map(|liveness| {
+                [probe("readiness", "success", 3), probe("liveness", "success", liveness)].to_vec()
+            });
+            let pods = pods(&probes.unwrap_or_default());
+            let now = CurrentPods { mode: "off", pods: &pods };
+            rows(Some(&report), Some(now), &LastResults::default())[0].failure_threshold(Some(&report))
+        };
+        assert_eq!(threshold(Some(3)).as_deref(), Some("3"));
+        assert_eq!(threshold(Some(1)).as_deref(), Some("differs: 3 (readiness), 1 (liveness)"));
+        assert_eq!(threshold(None).as_deref(), Some("3 (readiness)"), "the report has the first one only");
+    }
 }

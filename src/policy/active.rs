@@ -119,11 +119,9 @@ impl ActiveRule {
         (counts.hits, counts.calls.iter().copied().collect())
     }
 
-    /// Counts a call whose command is too long for the rule's pattern, if it has one.
+    /// Counts a call whose command is too long for the rule's pattern.
     pub(super) fn count_long_command(&self) {
-        if self.rule.matches.command.is_some() {
-            self.counts().long_commands += 1;
-        }
+        self.counts().long_commands += 1;
     }
 
     /// Returns the number of calls whose command was too long for the rule's pattern.

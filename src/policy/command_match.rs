@@ -1,6 +1,7 @@
 //! Compares the command of a call with the patterns of many rules.
 
 use std::sync::Arc;
+use std::thread;
 
 use super::command_pattern::{CommandPattern, MAX_COMMAND};
 use super::offload::offload;
@@ -8,6 +9,11 @@ use super::offload::offload;
 /// Maximum number of steps of automata that a thread of the relay takes for a call: a fraction of a
 /// millisecond. More are taken by another thread.
 const MAX_STEPS: usize = 128 << 10;
+
+/// Number of steps after which the other thread offers its core to others, which may be threads of
+/// the relay: they would otherwise wait until its time slice ends, which takes milliseconds. Longer
+/// than any command takes.
+const STEPS_AT_ONCE: usize = 64 << 10;
 
 /// Number of steps that the beginning of a search costs.
 const BEGIN: usize = 64;
@@ -21,6 +27,14 @@ pub(super) enum CommandLine {
     TooLong,
     /// The command.
     Line(String),
+}
+
+/// The patterns that match the command of a call.
+#[derive(Debug, Default)]
+pub(super) struct Matching {
+    by_place: Vec<bool>,
+    /// Whether the command is too long for all.
+    is_long: bool,
 }
 
 impl CommandLine {
@@ -50,25 +64,48 @@ impl CommandLine {
         }
     }
 
-    /// Returns whether each pattern matches. Only those that are needed are compared. Takes the
-    /// steps of many patterns on another thread, in turn with those for other `key`s.
+    /// Compares the command with the patterns that are `needed`. Takes the steps of many patterns
+    /// on another thread, in turn with those for other `key`s.
     pub(super) async fn matching(
         self,
         patterns: &Arc<[CommandPattern]>,
         needed: Vec<usize>,
         key: Option<&str>,
-    ) -> Vec<bool> {
-        let mut matching = vec![false; patterns.len()];
-        let Self::Line(line) = self else { return matching };
-        let steps = (line.len() + BEGIN) * needed.len();
-        let patterns = patterns.clone();
-        let compare = move || {
-            for place in needed {
-                matching[place] = patterns[place].is_match(&line);
-            }
-            matching
+    ) -> Matching {
+        let line = match self {
+            Self::Line(line) => line,
+            Self::Absent => return Matching::default(),
+            Self::TooLong => return Matching { is_long: true, ..Matching::default() },
         };
-        if steps > MAX_STEPS { offload(key, compare).await } else { compare() }
+        let steps = (line.len() + BEGIN) * needed.len();
+        let mut by_place = vec![false; patterns.len()];
+        if steps <= MAX_STEPS {
+            for place in needed {
+                by_place[place] = patterns[place].is_match(&line);
+            }
+            return Matching { by_place, is_long: false };
+        }
+
+        let (patterns, at_once) = (patterns.clone(), STEPS_AT_ONCE / (line.len() + BEGIN));
+        let compare = move || {
+            for portion in needed.chunks(at_once) {
+                for &place in portion {
+                    by_place[place] = patterns[place].is_match(&line);
+                }
+                thread::yield_now();
+            }
+            by_place
+        };
+        let by_place = offload(key, compare).await;
+        Matching { by_place, is_long: false }
+    }
+}
+
+impl Matching {
+    /// Returns whether the pattern at a place matches, if it was compared; `None` if the command is
+    /// too long.
+    pub(super) fn of(&self, place: usize) -> Option<bool> {
+        (!self.is_long).then(|| self.by_place.get(place).is_some_and(|is_match| *is_match))
     }
 }
 
@@ -107,7 +144,7 @@ mod tests {
             for (needed, expected) in [((0..100).collect(), vec![7]), ((8..100).collect(), vec![])] {
                 let command = line(&[&"a".repeat(length), "a7"]);
                 let matching = command.matching(&patterns, needed, Some("c0")).await;
-                let places: Vec<usize> = (0..100).filter(|place| matching[*place]).collect();
+                let places: Vec<usize> = (0..100).filter(|place| matching.of(*place) == Some(true)).collect();
                 assert_eq!(places, expected);
             }
         }

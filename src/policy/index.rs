@@ -16,6 +16,8 @@ const MAX_CACHED: usize = 10_000;
 #[derive(Debug, Default)]
 pub(super) struct RuleIndex {
     rules: Vec<Arc<ActiveRule>>,
+    /// The different patterns of commands.
+    patterns: Arc<[CommandPattern]>,
     by_method: HashMap<&'static str, MethodRules>,
     /// Rules that refuse connections.
     refusing: Vec<Arc<ActiveRule>>,
@@ -25,8 +27,6 @@ pub(super) struct RuleIndex {
 #[derive(Debug, Default)]
 pub(super) struct MethodRules {
     pub(super) rules: Vec<MethodRule>,
-    /// The different patterns of their commands.
-    pub(super) patterns: Arc<[CommandPattern]>,
     /// Whether a rule selects the calls of probeshim itself.
     pub(super) selects_own_calls: bool,
     /// Whether a rule selects the probes of a type.
@@ -38,7 +38,7 @@ pub(super) struct MethodRules {
 #[derive(Clone, Debug)]
 pub(super) struct MethodRule {
     pub(super) active: Arc<ActiveRule>,
-    /// Place of the pattern of its command; `None` if it has none.
+    /// Place of the pattern of its command among all patterns; `None` if it has none.
     pub(super) pattern: Option<usize>,
 }
 
@@ -54,36 +54,36 @@ impl RuleIndex {
     /// Creates the index of rules.
     pub(super) fn new(rules: Vec<Arc<ActiveRule>>) -> Self {
         let mut index = Self::default();
-        let mut patterns = HashMap::<&'static str, Vec<CommandPattern>>::new();
-        let mut places = HashMap::new();
+        let (mut patterns, mut places) = (Vec::new(), HashMap::new());
         for active in &rules {
             if active.rule.refuses_connections() {
                 index.refusing.push(active.clone());
                 continue;
             }
+            let pattern = active.rule.matches.command.as_ref().map(|pattern| {
+                *places.entry(pattern.id()).or_insert_with(|| {
+                    patterns.push(pattern.clone());
+                    patterns.len() - 1
+                })
+            });
             for method in active.rule.matches.methods() {
-                let pattern = active.rule.matches.command.as_ref().map(|pattern| {
-                    let of_method = patterns.entry(method.name()).or_default();
-                    *places.entry((method.name(), pattern.id())).or_insert_with(|| {
-                        of_method.push(pattern.clone());
-                        of_method.len() - 1
-                    })
-                });
                 let of_method = index.by_method.entry(method.name()).or_default();
                 of_method.rules.push(MethodRule { active: active.clone(), pattern });
                 of_method.selects_probes |= active.rule.matches.selects_probes();
                 of_method.selects_own_calls |= active.rule.matches.selects_own_calls();
             }
         }
-        for (method, patterns) in patterns {
-            index.by_method.entry(method).or_default().patterns = patterns.into();
-        }
-        Self { rules, ..index }
+        Self { rules, patterns: patterns.into(), ..index }
     }
 
     /// Returns all rules.
     pub(super) fn rules(&self) -> &[Arc<ActiveRule>] {
         &self.rules
+    }
+
+    /// Returns the different patterns of commands.
+    pub(super) fn patterns(&self) -> &Arc<[CommandPattern]> {
+        &self.patterns
     }
 
     /// Returns the rules that refuse connections.

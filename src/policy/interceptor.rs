@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::active::ActiveRule;
 use super::admission::ExecPolicies;
-use super::command_match::CommandLine;
+use super::command_match::Matching;
 use super::effects::AppliedAction;
 use super::index::{MethodRule, RuleIndex};
 use super::metrics::FaultMetrics;
@@ -110,17 +110,16 @@ impl PolicyInterceptor {
     ) -> Interception {
         let mut call = Interception::default();
         let rules = faults.index.selected(self.method, target);
-        let command = target.command_line();
-        let is_long = matches!(command, CommandLine::TooLong);
 
         // The command is compared with each pattern once, whatever the number of rules is.
-        let patterns = faults.index.for_method(self.method).map(|of_method| &of_method.patterns);
         let mut needed: Vec<usize> = rules.iter().filter_map(|rule| rule.pattern).collect();
         needed.sort_unstable();
         needed.dedup();
-        let matching = match patterns.filter(|_| !needed.is_empty()) {
-            Some(patterns) => command.matching(patterns, needed, target.object_id()).await,
-            None => Vec::new(),
+        let matching = if needed.is_empty() {
+            Matching::default()
+        } else {
+            let (command, patterns) = (target.command_line(), faults.index.patterns());
+            command.matching(patterns, needed, target.object_id()).await
         };
 
         let (key, now) = (LazyCell::new(|| target.counter_key()), Instant::now());
@@ -128,13 +127,11 @@ impl PolicyInterceptor {
             if place % RULES_AT_ONCE == RULES_AT_ONCE - 1 {
                 tokio::task::yield_now().await;
             }
-            let is_matching = |place: &usize| matching.get(*place).is_some_and(|is_match| *is_match);
-            if pattern.as_ref().is_some_and(|place| !is_long && !is_matching(place))
-                || !self.admits(active, target)
-            {
+            let is_match = pattern.map_or(Some(true), |place| matching.of(place));
+            if is_match == Some(false) || !self.admits(active, target) {
                 continue;
             }
-            if is_long && pattern.is_some() {
+            if is_match.is_none() {
                 active.count_long_command();
                 continue;
             }

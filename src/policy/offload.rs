@@ -5,8 +5,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use rustix::process::{getpriority_process, setpriority_process};
 use tokio::sync::oneshot;
+
+use crate::niceness::give_way;
 
 /// Least niceness of the thread: the relay goes first where both want the same core.
 const NICE: i32 = 5;
@@ -19,10 +20,7 @@ static QUEUE: LazyLock<Queue> = LazyLock::new(Queue::default);
 /// Whether the thread runs. It is started by the first work.
 static HAS_WORKER: LazyLock<bool> = LazyLock::new(|| {
     let started = thread::Builder::new().name("large-messages".to_owned()).spawn(|| {
-        // On Linux, this is the niceness of one thread.
-        if getpriority_process(None).is_ok_and(|nice| nice < NICE) {
-            let _ = setpriority_process(None, NICE);
-        }
+        give_way(NICE);
         loop {
             // The caller learns of a panic by the missing result.
             let _ = catch_unwind(AssertUnwindSafe(QUEUE.next()));

@@ -135,7 +135,7 @@ mod tests {
     fn attempts_by_exec_are_not_reported_and_others_have_the_verdict_of_the_last_try() {
         let (reporter, mut received) = AttemptReporter::new();
         let exec = task(Handler::Exec(vec!["true".to_owned()]));
-        let grpc = task(Handler::Grpc(GrpcHealth { port: 1, service: String::new() }));
+        let grpc = task(Handler::Grpc(GrpcHealth { port: 1, service: String::new(), is_tls: false }));
         let failure = Ok(ProbeOutcome::Failure("bad".to_owned()));
         for is_discarded in [false, true] {
             reporter.report(&exec, &failure, is_discarded, Duration::ZERO, Duration::ZERO);
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn attempts_that_find_the_queue_full_are_dropped_and_counted() {
         let (reporter, received) = AttemptReporter::new();
-        let task = task(Handler::Grpc(GrpcHealth { port: 1, service: String::new() }));
+        let task = task(Handler::Grpc(GrpcHealth { port: 1, service: String::new(), is_tls: false }));
         let success = Ok(ProbeOutcome::Success(String::new()));
         for _ in 0..QUEUE_CAPACITY + 3 {
             reporter.report(&task, &success, false, Duration::ZERO, Duration::ZERO);

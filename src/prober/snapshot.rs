@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use tokio::time::Instant;
+
 use super::pod::{AttemptRun, PodState, ProbeWorker, ProbedContainer};
 use super::status::{PodCondition, PodPhase, readiness};
 use super::threshold::{ProbeResult, ResultRun};
@@ -56,6 +58,9 @@ pub struct ProbeReport {
     pub running_since: Option<SystemTime>,
     /// Whether no attempts are made until the container is replaced.
     pub on_hold: bool,
+    /// Reason for which the container is not killed although the probe has failed: it, or its pod,
+    /// is being stopped or may be.
+    pub hold_reason: Option<String>,
     /// Number of would-be kills of this container for the probe.
     pub would_have_killed: u32,
     /// Number of kills of containers of this name for the probe.
@@ -98,7 +103,7 @@ impl PodState {
             let basis = self.readiness_inputs(place);
             let of_it = |job: &&ProbeWorker| job.container == container.name();
             let mut probes: Vec<ProbeReport> =
-                self.workers.iter().filter(of_it).map(|job| job.report(container)).collect();
+                self.workers.iter().filter(of_it).map(|job| self.probe_report(job, place)).collect();
             probes.sort_by_key(|probe| probe.probe_type);
             ContainerReport {
                 names: container.names.clone(),
@@ -117,20 +122,25 @@ impl PodState {
     }
 }
 
-impl ProbeWorker {
-    fn report(&self, container: &ProbedContainer) -> ProbeReport {
-        let machine = &self.state;
+impl PodState {
+    /// Returns the state of a probe of the container with this index.
+    fn probe_report(&self, worker: &ProbeWorker, index: usize) -> ProbeReport {
+        let (machine, container) = (&worker.state, &self.containers[index]);
+        let result = container.result(machine.probe_type);
+        let on_hold = machine.on_hold && container.is_running();
+        let is_held = on_hold && result == Some(ProbeResult::Failure);
         ProbeReport {
             probe_type: machine.probe_type,
             probe: machine.probe.clone(),
-            result: container.result(machine.probe_type),
+            result,
             run: machine.run,
-            attempts: self.attempts.clone().filter(|attempts| attempts.is_about(&container.id)),
-            running_since: self.attempt_in_flight.as_ref().and_then(|it| it.since_in(&container.id)),
-            on_hold: machine.on_hold && container.is_running(),
+            attempts: worker.attempts.clone().filter(|attempts| attempts.is_about(&container.id)),
+            running_since: worker.attempt_in_flight.as_ref().and_then(|it| it.since_in(&container.id)),
+            on_hold,
+            hold_reason: is_held.then(|| self.hold_reason(index, Instant::now())).flatten(),
             would_have_killed: container.would_have_ended(machine.probe_type),
-            killed: self.kill_count,
-            failures: self.last_failures(machine.probe.failure_threshold),
+            killed: worker.kill_count,
+            failures: worker.last_failures(machine.probe.failure_threshold),
         }
     }
 }

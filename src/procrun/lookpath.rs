@@ -29,6 +29,11 @@ pub(super) fn look_path(name: &str, dir: &Path, path: &str) -> Result<PathBuf, C
     found.ok_or_else(|| refused("executable file not found in $PATH"))
 }
 
+/// Returns whether [`look_path`] finds a program.
+pub(crate) fn has_program(name: &str, dir: &Path, path: &str) -> bool {
+    look_path(name, dir, path).is_ok()
+}
+
 /// Returns the path of a container's working directory below the container's directory `root`,
 /// which replaces `/`. No path leads out of `root`.
 pub(super) fn working_dir(root: &Path, dir: &str) -> PathBuf {

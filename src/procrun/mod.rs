@@ -21,7 +21,6 @@ mod log;
 mod lookpath;
 pub mod monitor;
 mod proc_stats;
-mod processes;
 mod root_dir;
 mod sandbox;
 mod service;
@@ -41,6 +40,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use engine::Engine;
+pub(crate) use lookpath::has_program;
 
 /// Warning that procrun prints when it starts.
 pub const WARNING: &str =

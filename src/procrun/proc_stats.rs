@@ -10,9 +10,9 @@ use procfs::process::Stat;
 
 use super::clock;
 use super::container::{ContainerBackend, ProcrunContainer};
-use super::processes;
 use super::sandbox::ProcrunSandbox;
 use crate::cri::v1;
+use crate::processes;
 
 /// Number of nanoseconds in a second.
 const NANOS_PER_SECOND: u64 = 1_000_000_000;

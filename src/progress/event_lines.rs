@@ -1,17 +1,20 @@
 //! Events of pods as lines of text.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
 
+use super::ready_pods::READY;
+use super::repetitions::Repetitions;
 use crate::events::{Event, reason};
+use crate::report::StoppedContainers;
 use crate::terminal::screen::Screen;
 use crate::terminal::{sanitize, width};
 
 /// Reasons of the Normal events that are printed. Warning events are all printed, and `probeshim
 /// events` shows the others.
-const SHOWN_REASONS: [&str; 9] = [
+const SHOWN_REASONS: [&str; 10] = [
+    READY,
     reason::SANDBOX_STARTED,
     reason::SANDBOX_CHANGED,
     reason::PULLING,
@@ -32,13 +35,18 @@ pub(super) struct EventLines {
     screen: Screen,
     /// Width of the column with pod and container, which grows with the names.
     label_width: usize,
-    /// Containers that are being stopped, by namespace, pod and name, and the verb for it.
-    stopped: BTreeMap<[String; 3], &'static str>,
+    stopped: StoppedContainers,
+    repetitions: Repetitions,
 }
 
 impl EventLines {
     pub(super) fn new(screen: Screen) -> Self {
-        Self { screen, label_width: 0, stopped: BTreeMap::new() }
+        Self {
+            screen,
+            label_width: 0,
+            stopped: StoppedContainers::default(),
+            repetitions: Repetitions::default(),
+        }
     }
 
     /// Makes the column wide enough for a pod and one of its containers.
@@ -47,31 +55,25 @@ impl EventLines {
         self.label_width = self.label_width.max(columns.min(MAX_LABEL_WIDTH));
     }
 
-    /// Returns the line of an event of a pod; `None` if the event is not printed.
+    /// Returns the line of an event of a pod; `None` if the event is not printed. Of equal events,
+    /// those are printed with which their number has doubled, with the number.
     pub(super) fn line(&mut self, event: &Event, elapsed: Duration) -> Option<String> {
         let pod = event.pod.as_deref()?;
         let name = pod.name.as_deref()?;
         let container = event.container.as_deref().and_then(|container| container.name.as_deref());
         let mut message = sanitize(event.message.trim());
         if let Some(container) = container {
-            let key = [pod.namespace.as_deref().unwrap_or_default(), name, container].map(str::to_owned);
-            match event.reason {
-                reason::KILLING => {
-                    let is_end_of_pod = message.starts_with("Stopping container");
-                    self.stopped.insert(key, if is_end_of_pod { "stopped" } else { "killed" });
-                }
-                // The kubelet's reason "Completed" stands for the exit code 0, also after a kill.
-                reason::CONTAINER_EXITED => {
-                    if let Some(verb) = self.stopped.remove(&key) {
-                        message = format!("{} after it was {verb}", message.trim_end_matches(" (Completed)"));
-                    }
-                }
-                _ => {}
-            }
+            let key = [pod.namespace.as_deref().unwrap_or_default(), name, container];
+            message = self.stopped.message(key, event.reason, &message).into_owned();
         }
         if !event.is_warning() && !SHOWN_REASONS.contains(&event.reason) {
             return None;
         }
+        let count = self.repetitions.count(event, &message);
+        if !count.is_power_of_two() {
+            return None;
+        }
+        let repeated = if count > 1 { format!(" (x{count})") } else { String::new() };
         let label = sanitize(&[Some(name), container].map(Option::unwrap_or_default).join(" "));
         let label = label.trim_end();
         self.label_width = self.label_width.max(width(label).min(MAX_LABEL_WIDTH));
@@ -79,11 +81,11 @@ impl EventLines {
         let style = match event.reason {
             _ if !self.screen.colour => Style::new(),
             _ if event.is_warning() => AnsiColor::Red.on_default(),
-            reason::STARTED => AnsiColor::Green.on_default(),
+            reason::STARTED | READY => AnsiColor::Green.on_default(),
             _ => Style::new(),
         };
         let (seconds, reason) = (elapsed.as_secs_f64(), event.reason);
-        Some(format!("{seconds:5.1}s  {label}{blanks}  {style}{reason}: {message}{style:#}\n"))
+        Some(format!("{seconds:5.1}s  {label}{blanks}  {style}{reason}: {message}{style:#}{repeated}\n"))
     }
 }
 
@@ -117,7 +119,22 @@ mod tests {
             line(exited()),
             " 12.3s  web main  ContainerExited: Exited with code 0 after it was killed\n"
         );
-        assert!(line(exited()).ends_with("(Completed)\n"));
+        assert!(line(exited()).contains("(Completed)"), "the kill was that of the exit before");
+    }
+
+    #[test]
+    fn equal_events_of_a_container_are_printed_when_their_number_has_doubled_since_its_start() {
+        let mut lines = EventLines::new(PLAIN);
+        let mut print = |event: Event| lines.line(&event, Duration::ZERO);
+        let failed = || about(Event::warning(reason::UNHEALTHY, "Readiness probe failed"), "web");
+        let printed: Vec<String> = (0..9).filter_map(|_| print(failed())).collect();
+        let line =
+            |repeated: &str| format!("  0.0s  web main  Unhealthy: Readiness probe failed{repeated}\n");
+        assert_eq!(printed, ["", " (x2)", " (x4)", " (x8)"].map(line));
+        assert!(print(about(Event::warning(reason::UNHEALTHY, "Liveness probe failed"), "web")).is_some());
+        assert!(print(about(Event::warning(reason::UNHEALTHY, "Readiness probe failed"), "api")).is_some());
+        assert!(print(about(Event::normal(reason::STARTED, "Started"), "web")).is_some());
+        assert_eq!(print(failed()), Some(line("")));
     }
 
     #[test]

@@ -3,6 +3,8 @@
 
 mod event_lines;
 mod output;
+mod ready_pods;
+mod repetitions;
 mod summary;
 mod unready;
 

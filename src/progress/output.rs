@@ -12,8 +12,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::event_lines::EventLines;
+use super::ready_pods::ReadyPods;
 use crate::events::Event;
 use crate::history::json;
+use crate::kubelet::Kubelet;
 use crate::telemetry::{LineWriter, LogGuard, start_lines};
 use crate::terminal::format::harmless_json;
 use crate::terminal::screen::Screen;
@@ -101,6 +103,23 @@ impl Progress {
                 }
             }
         })
+    }
+
+    /// Starts a task that prints a line for each pod that becomes ready, until `end` is cancelled.
+    /// Only formats for people have such lines.
+    pub fn follow_readiness(&self, kubelet: Kubelet, end: CancellationToken) {
+        if !self.is_text() {
+            return;
+        }
+        let progress = self.clone();
+        tokio::spawn(end.run_until_cancelled_owned(async move {
+            let (mut changes, mut ready) = (kubelet.changes(), ReadyPods::default());
+            while changes.changed().await.is_ok() {
+                for event in ready.update(&kubelet.published_pods()) {
+                    progress.report(&event);
+                }
+            }
+        }));
     }
 
     /// Makes the column of names wide enough for pods and their containers.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::events::{Event, reason};
 use crate::kubelet::{PublishedPod, Summary};
+use crate::terminal::format::times;
 use crate::terminal::{sanitize, width};
 
 /// Returns a table of pods with the columns of `kubectl get pods`. Pods of several namespaces have
@@ -68,14 +69,6 @@ fn outcome(name: &str, kills: u64, restarts: u64) -> String {
             times(kills),
             times(restarts)
         ),
-    }
-}
-
-fn times(count: u64) -> String {
-    match count {
-        1 => "once".to_owned(),
-        2 => "twice".to_owned(),
-        _ => format!("{count} times"),
     }
 }
 

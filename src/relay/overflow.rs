@@ -6,7 +6,6 @@ use std::io;
 use std::thread;
 use std::time::Duration;
 
-use rustix::process::{getpriority_process, setpriority_process};
 use tokio::net::UnixStream;
 use tokio::runtime::{Builder, Handle};
 use tokio::time::Instant;
@@ -14,6 +13,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::EVENT_INTERVAL;
 use super::peer::Peer;
+use crate::niceness::give_way;
+use crate::token_bucket::TokenBucket;
 
 /// Number of connections that the relay's thread takes at once.
 const BURST: u32 = 64;
@@ -28,10 +29,8 @@ const NICE: i32 = 5;
 /// Decides which thread serves a connection.
 #[derive(Debug)]
 pub(super) struct Placement {
-    /// Number of connections that the relay's thread takes now.
-    left: u32,
-    /// Time of the last refill.
-    refilled: Instant,
+    /// The connections that the relay's thread takes.
+    of_relay: TokenBucket,
     second: SecondThread,
 }
 
@@ -44,32 +43,20 @@ pub(super) struct SecondThread {
 
 impl Placement {
     pub(super) fn new(second: SecondThread) -> Self {
-        Self { left: BURST, refilled: Instant::now(), second }
+        Self { of_relay: TokenBucket::new(REFILL, BURST), second }
     }
 
     /// Returns the thread that serves a connection, with the connection: `None` for the thread of
     /// the relay. That serves each kubelet, whose connections last for days.
     pub(super) fn place(&mut self, client: UnixStream) -> io::Result<(Option<Handle>, UnixStream)> {
         let is_kubelet = || Peer::from_socket(&client).is_some_and(|peer| peer.is_kubelet());
-        if self.is_for_relay(Instant::now()) || is_kubelet() {
+        if self.of_relay.try_accept(Instant::now()) || is_kubelet() {
             return Ok((None, client));
         }
         let runtime = self.second.runtime.clone();
         let client = client.into_std()?;
         let _entered = runtime.enter();
         Ok((Some(runtime.clone()), UnixStream::from_std(client)?))
-    }
-
-    /// Returns whether the relay's thread takes one more connection now.
-    fn is_for_relay(&mut self, now: Instant) -> bool {
-        let refills = now.duration_since(self.refilled).as_nanos() / REFILL.as_nanos();
-        if let Ok(refills @ 1..) = u32::try_from(refills) {
-            self.left = self.left.saturating_add(refills).min(BURST);
-            self.refilled += REFILL * refills;
-        }
-        let is_taken = self.left > 0;
-        self.left = self.left.saturating_sub(1);
-        is_taken
     }
 }
 
@@ -79,10 +66,7 @@ impl SecondThread {
         let (handle, end) = (runtime.handle().clone(), CancellationToken::new());
         let ended = end.clone();
         thread::Builder::new().name("relay-overflow".to_owned()).spawn(move || {
-            // On Linux, this is the niceness of one thread.
-            if getpriority_process(None).is_ok_and(|nice| nice < NICE) {
-                let _ = setpriority_process(None, NICE);
-            }
+            give_way(NICE);
             runtime.block_on(ended.cancelled());
         })?;
         Ok(Self { runtime: handle, _end: end.drop_guard() })
@@ -118,8 +102,8 @@ mod tests {
     #[test]
     fn the_relay_takes_more_connections_after_a_while() {
         let mut placement = Placement::new(SecondThread::start().unwrap());
-        let start = placement.refilled;
-        let mut taken = |at: Duration| (0..200).filter(|_| placement.is_for_relay(start + at)).count();
+        let start = Instant::now();
+        let mut taken = |at: Duration| (0..200).filter(|_| placement.of_relay.try_accept(start + at)).count();
         let counts =
             [Duration::ZERO, REFILL / 2, 3 * REFILL + REFILL / 2, 4 * REFILL, 1000 * REFILL].map(&mut taken);
         assert_eq!(counts, [64, 0, 3, 1, 64]);

@@ -102,8 +102,9 @@ pub async fn run_replay(recording: &CaptureFile, spec: &ReplaySpec) -> Result<Re
     let mut client = runtime_client(&spec.upstream);
     let version = client.version(VersionRequest { version: "v1".to_owned() }).await.map_err(failed)?;
     let runtime = RuntimeInfo::from(version.into_inner());
-    let mut phases =
-        PhaseMeters::new(runtime.is_containerd().then(|| TaskEvents::new(lazy_channel(&spec.upstream))));
+    let mut phases = PhaseMeters::new(
+        runtime.publishes_task_events().then(|| TaskEvents::new(lazy_channel(&spec.upstream))),
+    );
     // The subscription starts while the containers are listed.
     let targets = phases.observe(Targets::list(&mut client, &recording.calls)).await.map_err(failed)?;
     let runtime = CaptureRuntime { name: runtime.name, version: runtime.version };

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::serialize::optional_milliseconds;
-use crate::history::timeline::{Durations, Minute};
+use crate::history::timeline::Minute;
 
 /// Numbers of attempts by result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -61,9 +61,9 @@ impl From<&Minute> for AttemptCounts {
     }
 }
 
-impl From<&Durations> for LatencyPercentiles {
-    fn from(durations: &Durations) -> Self {
-        let [p50, p90, p99] = [0.5, 0.9, 0.99].map(|quantile| durations.quantile(quantile));
+impl From<&Minute> for LatencyPercentiles {
+    fn from(results: &Minute) -> Self {
+        let [p50, p90, p99] = [0.5, 0.9, 0.99].map(|quantile| results.quantile(quantile));
         Self { p50, p90, p99 }
     }
 }

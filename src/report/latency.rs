@@ -14,6 +14,10 @@ const MAX_COLUMNS: usize = 96;
 /// Maximum number of rows of the heat map.
 const MAX_ROWS: usize = 16;
 
+/// First and last bucket that the heat map has at least: from about 1 ms to 1 s, so that maps can
+/// be compared.
+const ALWAYS_SHOWN: (u8, u8) = (0, 39);
+
 /// Maximum number of times with percentiles.
 const MAX_SUMMARIES: usize = 13;
 
@@ -92,6 +96,7 @@ fn merged(period: &Period, axis: &Axis) -> Vec<Minute> {
 fn rows(columns: &[Minute]) -> Vec<LatencyRow> {
     let buckets = || columns.iter().flat_map(|column| column.durations.buckets()).map(|(bucket, _)| *bucket);
     let (Some(first), Some(last)) = (buckets().min(), buckets().max()) else { return Vec::new() };
+    let (first, last) = (first.min(ALWAYS_SHOWN.0), last.max(ALWAYS_SHOWN.1));
     // Buckets of a row: a quarter, half or whole doubling of the duration, or several.
     let width = [1, 2, 4, 8].into_iter().find(|width| usize::from((last - first) / width) + 2 <= MAX_ROWS);
     let width = width.unwrap_or(8);
@@ -122,7 +127,7 @@ fn summaries(period: &Period, axis: &Axis) -> Vec<LatencySummary> {
     let axis = axis.coarser(axis.columns.div_ceil(MAX_SUMMARIES - 1));
     let columns = merged(period, &axis);
     let summary = |(column, results): (usize, &Minute)| {
-        let quantile = |quantile| results.durations.quantile(quantile);
+        let quantile = |quantile| results.quantile(quantile);
         Some(LatencySummary {
             from: axis.start_of(column).max(period.from),
             to: axis.start_of(column + 1).min(period.to),
@@ -135,4 +140,30 @@ fn summaries(period: &Period, axis: &Axis) -> Vec<LatencySummary> {
         })
     };
     columns.iter().enumerate().filter_map(summary).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_heat_map_shows_durations_from_a_millisecond_to_a_second_and_those_of_all_attempts() {
+        let rows_of = |durations: &[Duration]| {
+            let mut column = Minute::default();
+            for duration in durations {
+                column.durations.add(*duration);
+            }
+            rows(&[column])
+        };
+        let quick = rows_of(&[Duration::from_millis(12)]);
+        assert!(quick[0].from <= Duration::from_millis(1), "{quick:?}");
+        assert_eq!(quick.last().unwrap().to, Some(Duration::from_secs(1)));
+        assert_eq!(quick.iter().flat_map(|row| &row.counts).sum::<u32>(), 1);
+        let slow = rows_of(&[Duration::from_secs(30)]);
+        assert!(
+            slow.len() <= MAX_ROWS && slow.last().unwrap().to > Some(Duration::from_secs(30)),
+            "{slow:?}"
+        );
+        assert_eq!(rows_of(&[]), []);
+    }
 }

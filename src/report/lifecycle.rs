@@ -1,6 +1,7 @@
 //! Starts, exits and kills of containers.
 
-use std::collections::HashSet;
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
@@ -133,6 +134,42 @@ impl LifecycleEvent {
     }
 }
 
+/// Containers that are being stopped or have been killed, and not started again. With them, an exit
+/// does not read as a completion.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct StoppedContainers(HashMap<[String; 3], &'static str>);
+
+impl StoppedContainers {
+    /// Records an event of a container, which is given by namespace, pod and name. Returns the
+    /// message of the event; that of an exit says whether the container was killed or stopped. The
+    /// kubelet's reason "Completed" stands for the exit code 0, also after a kill.
+    pub(crate) fn message<'a>(
+        &mut self,
+        container: [&str; 3],
+        reason: &str,
+        message: &'a str,
+    ) -> Cow<'a, str> {
+        let key = container.map(str::to_owned);
+        match reason {
+            reason::KILLING if message.starts_with("Stopping container") => {
+                self.0.insert(key, "stopped");
+            }
+            reason::KILLING | reason::KILL_PREDICTED | reason::KILL_UNPREDICTED => {
+                self.0.insert(key, "killed");
+            }
+            reason::CONTAINER_STARTED | reason::STARTED => drop(self.0.remove(&key)),
+            reason::CONTAINER_EXITED => {
+                if let Some(verb) = self.0.remove(&key) {
+                    let exit = message.trim_end_matches(" (Completed)");
+                    return Cow::Owned(format!("{exit} after it was {verb}"));
+                }
+            }
+            _ => {}
+        }
+        Cow::Borrowed(message)
+    }
+}
+
 /// Removes starts that the built-in kubelet reported and that the inventory reported too.
 fn remove_repeated_starts(events: &mut Vec<LifecycleEvent>) {
     let is_start = |event: &&LifecycleEvent| event.reason == reason::CONTAINER_STARTED;
@@ -173,7 +210,11 @@ pub(super) fn lifecycle(events: &[json::Event]) -> Vec<LifecycleEvent> {
         .collect();
     found.sort_by_key(|event| event.time);
     remove_repeated_starts(&mut found);
+    let mut stopped = StoppedContainers::default();
     for event in &mut found {
+        let names = [event.namespace.as_str(), &event.pod, &event.container];
+        let message = stopped.message(names, &event.reason, &event.message).into_owned();
+        event.message = message;
         let container = [event.namespace.clone(), event.pod.clone(), event.container.clone()];
         match event.kind {
             LifecycleKind::Started => event.is_restart = ended.contains(&container),
@@ -225,6 +266,33 @@ mod tests {
         ]);
         let starts = found.iter().filter(|event| event.kind == LifecycleKind::Started);
         assert_eq!(starts.map(|event| event.is_restart).collect::<Vec<_>>(), [false, true, true]);
+    }
+
+    #[test]
+    fn an_exit_after_a_kill_does_not_read_as_a_completion() {
+        let found = lifecycle(&[
+            event(0, reason::CONTAINER_EXITED, "Exited with code 0 (Completed)"),
+            event(5, reason::CONTAINER_STARTED, "Started"),
+            event(10, reason::KILLING, "Container main failed liveness probe, will be restarted"),
+            event(11, reason::CONTAINER_EXITED, "Exited with code 0 (Completed)"),
+            event(12, reason::CONTAINER_STARTED, "Started"),
+            event(20, reason::KILLING, "Stopping container main"),
+            event(21, reason::CONTAINER_EXITED, "Exited with code 143 (Error)"),
+            event(22, reason::CONTAINER_STARTED, "Started"),
+            event(30, reason::KILLING, "Container main failed liveness probe, will be restarted"),
+            event(31, reason::CONTAINER_STARTED, "Started"),
+            event(40, reason::CONTAINER_EXITED, "Exited with code 0 (Completed)"),
+        ]);
+        let exits = found.iter().filter(|event| event.kind == LifecycleKind::Exited);
+        assert_eq!(
+            exits.map(|event| event.message.as_str()).collect::<Vec<_>>(),
+            [
+                "Exited with code 0 (Completed)",
+                "Exited with code 0 after it was killed",
+                "Exited with code 143 (Error) after it was stopped",
+                "Exited with code 0 (Completed)",
+            ]
+        );
     }
 
     #[test]

@@ -25,6 +25,7 @@ pub use build::{ReportInput, report};
 pub use call::SlowCall;
 pub use html::html;
 pub use latency::{LatencyMap, LatencyRow, LatencySummary};
+pub(crate) use lifecycle::StoppedContainers;
 pub use lifecycle::{LifecycleEvent, LifecycleKind};
 pub use model::{Gap, Report};
 pub use pods::PodReport;

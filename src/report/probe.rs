@@ -118,7 +118,7 @@ impl ProbeReport {
             failure_threshold: series.failure_threshold,
             kills: kills(LifecycleKind::Killed),
             would_be_kills: kills(LifecycleKind::WouldBeKilled),
-            latency: LatencyPercentiles::from(&results.durations),
+            latency: LatencyPercentiles::from(&results),
             mean_phases: MeanPhases::of_results(&results),
             causes,
             spans: spans(&history.minutes, axis, series.period),

@@ -58,7 +58,7 @@ impl Totals {
             kills: kills(LifecycleKind::Killed),
             would_be_kills: kills(LifecycleKind::WouldBeKilled),
             restarts: sum(&|event| event.is_restart),
-            latency: LatencyPercentiles::from(&all.durations),
+            latency: LatencyPercentiles::from(&all),
         }
     }
 }

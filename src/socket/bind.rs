@@ -129,7 +129,7 @@ fn failed(step: &'static str, path: &Path) -> impl FnOnce(io::Error) -> BindErro
 }
 
 /// Creates the missing directories above `path`, each with mode 0755, whatever the umask.
-fn create_parent(path: &Path) -> Result<(), BindError> {
+pub(crate) fn create_parent(path: &Path) -> Result<(), BindError> {
     let missing: Vec<&Path> = path.ancestors().skip(1).take_while(|dir| !dir.exists()).collect();
     for dir in missing.into_iter().rev() {
         match DirBuilder::new().create(dir) {

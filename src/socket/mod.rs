@@ -10,6 +10,7 @@ use std::os::unix::net::UnixListener;
 pub use accept::Acceptor;
 pub use activation::{ActivationError, from_systemd, is_activated};
 pub use address::{AddressError, SocketPath};
+pub(crate) use bind::create_parent;
 pub use bind::{BindError, BindMode, BoundPath, bind};
 
 /// A listening unix socket, and the claim on its file.

@@ -80,14 +80,22 @@ pub(crate) fn recent_time(text: &str, now: Timestamp) -> String {
 /// by two. A word that is longer than any Kubernetes name is shortened, so that the text after it
 /// stays readable.
 pub(crate) fn wrapped(text: &str, width: usize) -> String {
-    let (mut wrapped, mut used) = (String::with_capacity(text.len()), 0);
+    wrapped_from(text, 0, 2, width)
+}
+
+/// Wraps a text as [`wrapped`] does. `used` columns of the first line are in use, and the lines
+/// after it are indented by `indent`.
+pub(crate) fn wrapped_from(text: &str, used: usize, indent: usize, width: usize) -> String {
+    let (mut wrapped, mut used, start) = (String::with_capacity(text.len()), used, used);
     for word in text.split(' ') {
         let word = shortened(word, MAX_NAME_WIDTH);
         let length = columns(&word);
-        if used > 0 && used + 1 + length > width {
-            wrapped.push_str("\n  ");
-            used = 2;
-        } else if used > 0 {
+        let is_first = wrapped.is_empty() && used == start;
+        if !is_first && used + 1 + length > width {
+            wrapped.push('\n');
+            wrapped.extend(std::iter::repeat_n(' ', indent));
+            used = indent;
+        } else if !is_first {
             wrapped.push(' ');
             used += 1;
         }
@@ -95,6 +103,15 @@ pub(crate) fn wrapped(text: &str, width: usize) -> String {
         used += length;
     }
     wrapped
+}
+
+/// Formats how often something happened: `once`, `twice`, `3 times`.
+pub(crate) fn times(count: u64) -> String {
+    match count {
+        1 => "once".to_owned(),
+        2 => "twice".to_owned(),
+        _ => format!("{count} times"),
+    }
 }
 
 /// Returns a text with a capital letter at its beginning.
@@ -135,6 +152,53 @@ pub(crate) fn harmless_json(json: &str) -> String {
     safe
 }
 
+/// Returns equivalent JSON with a line for each member and item, indented by two. The order of
+/// members is kept.
+pub(crate) fn indented_json(json: &str) -> String {
+    let (mut text, mut depth, mut in_string, mut is_escaped) = (String::new(), 0_usize, false, false);
+    let mut characters = json.chars().peekable();
+    let break_line = |text: &mut String, depth: usize| {
+        text.push('\n');
+        text.extend(std::iter::repeat_n("  ", depth));
+    };
+    while let Some(c) = characters.next() {
+        if in_string {
+            in_string = c != '"' || is_escaped;
+            is_escaped = c == '\\' && !is_escaped;
+            text.push(c);
+            continue;
+        }
+        match c {
+            '{' | '[' => {
+                text.push(c);
+                while characters.next_if(char::is_ascii_whitespace).is_some() {}
+                if let Some(end) = characters.next_if(|next| matches!(next, '}' | ']')) {
+                    text.push(end);
+                } else {
+                    depth += 1;
+                    break_line(&mut text, depth);
+                }
+            }
+            '}' | ']' => {
+                depth = depth.saturating_sub(1);
+                break_line(&mut text, depth);
+                text.push(c);
+            }
+            ',' => {
+                text.push(c);
+                break_line(&mut text, depth);
+            }
+            ':' => text.push_str(": "),
+            c if c.is_ascii_whitespace() => {}
+            c => {
+                in_string = c == '"';
+                text.push(c);
+            }
+        }
+    }
+    text
+}
+
 /// Formats the age of an RFC 3339 time, as `30s` or `2d`; returns any other text unchanged.
 pub(crate) fn age(text: &str, now: Timestamp) -> String {
     let Ok(time) = text.parse::<Timestamp>() else { return text.to_owned() };
@@ -156,6 +220,17 @@ pub(crate) fn time_until(text: &str, now: Timestamp) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn indented_json_is_equivalent_and_has_the_order_of_its_members() {
+        let json = r#"{"b":{"x":[1,{"y":"a\\\",: []{}\\\\"}],"e":[ ],"o":{}},"a":null}"#;
+        let text = indented_json(json);
+        let value = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+        assert_eq!(value(&text), value(json));
+        let expected = "{\n  \"b\": {\n    \"x\": [\n      1,\n      {\n        \"y\": ";
+        assert!(text.starts_with(expected), "{text}");
+        assert!(text.ends_with("],\n    \"e\": [],\n    \"o\": {}\n  },\n  \"a\": null\n}"), "{text}");
+    }
 
     #[test]
     fn a_time_of_another_day_is_shown_with_its_date() {

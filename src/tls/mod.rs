@@ -66,15 +66,22 @@ pub enum ServerTrust<'a> {
     Ca(PemSource<'a>),
 }
 
-/// Accepts every certificate.
+/// Accepts every certificate that Go parses, as Go's clients do that verify none.
 #[derive(Debug)]
 struct NoVerifier(Arc<CryptoProvider>);
 
-static OF_PROBES: LazyLock<Tls> = LazyLock::new(|| {
+/// Go's reason to refuse a certificate (`crypto/x509/parser.go`: `parseCertificate`).
+const NEGATIVE_SERIAL: &str = "failed to parse certificate from server: x509: negative serial number";
+
+static OF_PROBES: LazyLock<Tls> = LazyLock::new(|| of_probes(&[b"h2", b"http/1.1"]));
+
+static OF_GRPC_PROBES: LazyLock<Tls> = LazyLock::new(|| of_probes(&[b"h2"]));
+
+fn of_probes(protocols: &[&[u8]]) -> Tls {
     let mut config = anyone(builder()).with_no_client_auth();
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
     Tls(TlsConnector::from(Arc::new(config)))
-});
+}
 
 impl Tls {
     /// Returns the client for probes. It accepts any certificate, and uses HTTP/2 if the server
@@ -82,6 +89,12 @@ impl Tls {
     #[must_use]
     pub fn insecure() -> &'static Self {
         &OF_PROBES
+    }
+
+    /// Returns the client for grpc probes. It accepts any certificate, and offers only HTTP/2.
+    #[must_use]
+    pub fn insecure_http2() -> &'static Self {
+        &OF_GRPC_PROBES
     }
 
     /// Creates a client. `identity` contains the client's certificate and its key. Fails if a file
@@ -197,15 +210,25 @@ fn roots(source: PemSource<'_>) -> Result<RootCertStore, TlsError> {
     Ok(roots)
 }
 
+/// Returns whether the serial number of a certificate is negative. One that cannot be parsed has
+/// none.
+fn has_negative_serial(certificate: &CertificateDer<'_>) -> bool {
+    x509_parser::parse_x509_certificate(certificate)
+        .is_ok_and(|(_, certificate)| certificate.raw_serial().first().is_some_and(|byte| byte & 0x80 != 0))
+}
+
 impl ServerCertVerifier for NoVerifier {
     fn verify_server_cert(
         &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
+        first: &CertificateDer<'_>,
+        others: &[CertificateDer<'_>],
         _: &ServerName<'_>,
         _: &[u8],
         _: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
+        if std::iter::once(first).chain(others).any(has_negative_serial) {
+            return Err(Error::General(NEGATIVE_SERIAL.to_owned()));
+        }
         Ok(ServerCertVerified::assertion())
     }
 
@@ -236,4 +259,4 @@ impl ServerCertVerifier for NoVerifier {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

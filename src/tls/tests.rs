@@ -59,6 +59,18 @@ fn server(authority: &Authority) -> TlsAcceptor {
     TlsAcceptor::from(Arc::new(config.with_single_cert(vec![certificate.der().clone()], key).unwrap()))
 }
 
+/// Returns a server with a self-signed certificate and one application protocol, for any client.
+pub(crate) fn server_for_anyone(protocol: &[u8]) -> TlsAcceptor {
+    let (certificate, key) = Authority::new("anyone").sign("localhost");
+    let provider = Arc::new(ring::default_provider());
+    let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+    let config = builder.unwrap().with_no_client_auth();
+    let mut config = config.with_single_cert(vec![certificate.der().clone()], key).unwrap();
+    config.alpn_protocols = vec![protocol.to_vec()];
+    TlsAcceptor::from(Arc::new(config))
+}
+
 /// Returns the text that the server sends to a client, or the error of the connection.
 async fn said(server: &TlsAcceptor, tls: &Tls, name: &str) -> Result<String, String> {
     let (near, far) = duplex(1 << 16);

@@ -61,13 +61,13 @@ pub async fn run(client: Client, length: Duration) -> Result<(), TopError> {
 /// Returns an error unless `top` can use standard input and output.
 pub(crate) fn check_terminal() -> Result<(), TopError> {
     if !io::stdout().is_terminal() {
-        return Err(TopError::NoTerminal("standard output is none"));
+        return Err(TopError::NoTerminal("standard output is not a terminal"));
     }
     if !io::stdin().is_terminal() {
-        return Err(TopError::NoTerminal("standard input is none"));
+        return Err(TopError::NoTerminal("standard input is not a terminal"));
     }
     if std::env::var_os("TERM").is_none_or(|terminal| terminal.is_empty() || terminal == "dumb") {
-        return Err(TopError::NoTerminal("TERM names none that can place texts"));
+        return Err(TopError::NoTerminal("TERM is unset or dumb"));
     }
     Ok(())
 }

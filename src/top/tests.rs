@@ -107,13 +107,24 @@ fn report_of(pods: &[&str]) -> TopEvent {
         affected: 10,
         calls: vec![4711],
     };
-    let input = ReportInput {
-        generated: start(),
-        source: "a test".to_owned(),
-        selection: Selection::default(),
-        findings: vec![finding],
-    };
-    TopEvent::Period(PeriodReport(Box::new(report(&period(pods), input))))
+    report_with(&period(pods), vec![finding])
+}
+
+fn report_with(period: &Period, findings: Vec<LintFinding>) -> TopEvent {
+    let (source, selection) = ("a test".to_owned(), Selection::default());
+    let input = ReportInput { generated: start(), source, selection, findings };
+    TopEvent::Period(PeriodReport(Box::new(report(period, input))))
+}
+
+/// Returns the state with two probes in two containers of a pod, and a period of five minutes.
+fn app_of_two_containers() -> TopApp {
+    let mut builder = PeriodBuilder::new(start(), start() + Duration::from_secs(300), 1);
+    for (container, probe) in [("main", "readiness or liveness"), ("a-sidecar-of-the-mesh", "liveness")] {
+        builder.add_minute(series("web-0", container, probe), &minute(4, 6, 0));
+    }
+    let mut app = TopApp::default();
+    app.update(report_with(&builder.build(), Vec::new()));
+    app
 }
 
 fn status(observed: u64) -> Status {
@@ -219,6 +230,25 @@ fn the_table_fits_80_columns_and_uses_more_with_and_without_utf8() {
 }
 
 #[test]
+fn types_and_containers_are_complete_before_the_strip_is_long() {
+    let app = app_of_two_containers();
+    let wide = shown_at(&app, UTF8, 160, 24);
+    for text in ["a-sidecar-of-the-mesh ", "readiness or liveness ", " LAST  TRIES"] {
+        assert!(wide.contains(text), "{text}: {wide}");
+    }
+    assert!(shown_at(&app, UTF8, 120, 24).contains("readiness or liveness "));
+}
+
+#[test]
+fn a_narrow_table_distinguishes_the_containers_of_a_pod() {
+    let narrow = shown_at(&app_of_two_containers(), UTF8, 80, 24);
+    assert!(!narrow.contains("CONTAINER"), "{narrow}");
+    assert!(narrow.contains("shop/web-0/main ") && narrow.contains("shop/web-0/a…e-mesh "), "{narrow}");
+    let single = shown_at(&app(&PODS), UTF8, 80, 24);
+    assert!(!single.contains("/main"), "a pod of one container has only its name: {single}");
+}
+
+#[test]
 fn the_same_texts_are_shown_with_and_without_colours() {
     let mut app = app(&PODS);
     for keys in ["", "\n", "\u{1b}l", "\u{1b}?", "\u{1b}p", "\u{1b}r"] {
@@ -266,6 +296,13 @@ fn the_detail_pane_shows_results_phases_an_explanation_and_the_command_for_the_c
     next.id = 4712;
     app.update(TopEvent::Call(Box::new(next)));
     assert!(shown(&app).contains("4712"), "a call that ends is added");
+}
+
+#[test]
+fn the_detail_pane_says_how_often_a_probe_failed_in_a_row() {
+    let mut app = app(&PODS);
+    press(&mut app, "/api\n\n");
+    assert!(shown(&app).contains("last result: failed 2 times in a row, threshold 3"), "{}", shown(&app));
 }
 
 #[test]

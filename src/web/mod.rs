@@ -17,6 +17,7 @@ mod answer;
 mod assets;
 mod calls;
 mod context;
+mod empty_list;
 mod events;
 mod period;
 mod query;

@@ -69,6 +69,8 @@ pub(super) struct PageSelection {
     pub(super) to: SystemTime,
     /// Whether the period ends now.
     pub(super) is_live: bool,
+    /// Whether the query selects something in the period.
+    pub(super) is_filtered: bool,
     /// The pods.
     pub(super) pods: Selection,
     /// Conditions of calls, without the period and the probe.
@@ -99,6 +101,13 @@ impl FromRequestParts<Arc<Admin>> for PageRequest {
 }
 
 impl PageQuery {
+    /// Returns whether the query selects something in the period.
+    fn is_filtered(&self) -> bool {
+        let Self { method, namespace, pod, container, probe, command, peer, code, .. } = self;
+        let names = [method, namespace, pod, container, probe, command, peer, code];
+        self.failed || self.timeout_ms.is_some() || names.into_iter().any(Option::is_some)
+    }
+
     /// Validates the query.
     fn select(self, admin: &Admin) -> Result<PageSelection, PageError> {
         let now = SystemTime::now();
@@ -118,6 +127,7 @@ impl PageQuery {
                 "since must be before until and before the present".to_owned(),
             ));
         }
+        let is_filtered = self.is_filtered();
         let query = CallsQuery {
             method: self.method,
             namespace: self.namespace,
@@ -145,6 +155,7 @@ impl PageQuery {
             from,
             to,
             is_live: until.is_none(),
+            is_filtered,
             pods,
             filter,
             container,
@@ -269,6 +280,7 @@ mod tests {
             from: SystemTime::UNIX_EPOCH,
             to: SystemTime::UNIX_EPOCH,
             is_live: true,
+            is_filtered: true,
             pods: Selection::default(),
             filter: Filter::default(),
             container: None,

@@ -27,7 +27,7 @@ use crate::history::json::{Event, time};
 use crate::history::recorder::{LiveResult, LiveResults};
 use crate::history::timeline::redacted_message;
 use crate::overview::{ProbeKey, RowResult, StripMark};
-use crate::report::{LifecycleKind, ResultKind};
+use crate::report::{LifecycleKind, ResultKind, StoppedContainers};
 
 /// Time between two messages.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -82,6 +82,7 @@ struct UpdateReader {
     selection: PageSelection,
     last: UpdateId,
     state: Option<PageState>,
+    stopped: StoppedContainers,
 }
 
 /// Streams updates for a while.
@@ -96,7 +97,7 @@ pub(super) async fn updates(request: PageRequest) -> Result<Response, PageError>
     };
     let permit = admin.page_streams.clone().try_acquire_owned().map_err(|_| PageError::TooManyStreams)?;
     let (messages, received) = mpsc::channel::<Result<Bytes, std::io::Error>>(1);
-    let mut reader = UpdateReader { admin, selection, last, state: None };
+    let mut reader = UpdateReader::new(admin, selection, last);
     tokio::spawn(async move {
         let end = Instant::now() + MAX_DURATION;
         let mut ticks = interval(INTERVAL);
@@ -124,6 +125,20 @@ pub(super) async fn updates(request: PageRequest) -> Result<Response, PageError>
 }
 
 impl UpdateReader {
+    fn new(admin: Arc<Admin>, selection: PageSelection, last: UpdateId) -> Self {
+        // The kill before an exit may be older than the response.
+        let mut stopped = StoppedContainers::default();
+        let later = admin.state.events.after(last.event).0.len();
+        let (events, _) = admin.state.events.after(0);
+        for event in &events[..events.len().saturating_sub(later)] {
+            let (Some(pod), Some(container)) = (&event.pod, &event.container) else { continue };
+            let names = [&pod.namespace, &pod.name, &container.name];
+            let names = names.map(|name| name.as_deref().unwrap_or_default());
+            stopped.message(names, event.reason, &event.message);
+        }
+        Self { admin, selection, last, state: None, stopped }
+    }
+
     /// Returns the messages since the last call; empty if nothing has changed.
     fn next(&mut self) -> String {
         let timeline = &self.admin.state.timeline;
@@ -148,8 +163,8 @@ impl UpdateReader {
             text += &message(self.last, "results", &results);
         }
         let events = events.iter().map(|event| Event::from(&**event));
-        let events = events.filter(|event| self.selection.has_event(event));
-        let events: Vec<UpdatedEvent> = events.map(|event| self.updated(event)).collect();
+        let events: Vec<Event> = events.filter(|event| self.selection.has_event(event)).collect();
+        let events: Vec<UpdatedEvent> = events.into_iter().map(|event| self.updated(event)).collect();
         if !events.is_empty() {
             text += &message(self.last, "events", &events);
         }
@@ -161,12 +176,15 @@ impl UpdateReader {
         text
     }
 
-    fn updated(&self, event: Event) -> UpdatedEvent {
+    fn updated(&mut self, event: Event) -> UpdatedEvent {
         let kind = LifecycleKind::of_event(&event);
         let mut because = vec!["startup", "liveness", "readiness"];
         because.retain(|probe| kind.is_some_and(|kind| kind.is_because_of(&event.message, probe)));
         let shows_commands = self.admin.shows_commands();
-        let message = if shows_commands { event.message } else { redacted_message(&event.message) };
+        let names = [&event.namespace, &event.pod, &event.container];
+        let names = names.map(|name| name.as_deref().unwrap_or_default());
+        let message = self.stopped.message(names, &event.reason, &event.message).into_owned();
+        let message = if shows_commands { message } else { redacted_message(&message) };
         UpdatedEvent { event: Event { message, ..event }, kind, because }
     }
 }
@@ -211,7 +229,7 @@ impl From<LiveResult> for UpdatedResult {
         let LiveResult { number, series, row, ended, call } = result;
         // A row with an attempt has a result.
         let kind = ResultKind::worst(&row).unwrap_or(ResultKind::NoResult);
-        let RowResult { text, is_bad } = RowResult::of_kind(kind);
+        let RowResult { text, is_bad, .. } = RowResult::of_kind(kind);
         Self {
             probe: ProbeKey::from(&series),
             result: kind,

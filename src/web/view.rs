@@ -68,6 +68,8 @@ struct PageProbe {
     handler: String,
     /// The last result in a few words; empty if it is unknown.
     result: String,
+    /// The last result with its numbers explained.
+    last_result: String,
     is_bad: bool,
     /// One character per column of the axis, see [`mark`].
     strip: String,
@@ -80,7 +82,8 @@ struct PageProbe {
     latency: LatencyPercentiles,
     timeout_ms: Option<f64>,
     period_ms: Option<f64>,
-    failure_threshold: Option<u32>,
+    /// Failure threshold, or those of each type if the row has several.
+    failure_threshold: Option<String>,
     mean_phases: Option<MeanPhases>,
     causes: Vec<CauseCount>,
     /// Ids of some of the failed calls.
@@ -186,6 +189,8 @@ impl PageProbe {
         let results = probe.map(|probe| &probe.results);
         let ms = |duration: Option<std::time::Duration>| duration.map(milliseconds);
         Self {
+            last_result: row.result.long_text().to_owned(),
+            failure_threshold: row.failure_threshold(Some(report)),
             probe: row.key,
             handler: row.handler,
             result: row.result.text,
@@ -198,7 +203,6 @@ impl PageProbe {
             latency: probe.map(|probe| probe.latency).unwrap_or_default(),
             timeout_ms: ms(probe.and_then(|probe| probe.timeout)),
             period_ms: ms(probe.and_then(|probe| probe.period)),
-            failure_threshold: probe.and_then(|probe| probe.failure_threshold),
             mean_phases: probe.and_then(|probe| probe.mean_phases),
             causes: probe.map(|probe| probe.causes.clone()).unwrap_or_default(),
             failed_calls: results.map(|results| results.failed_calls.clone()).unwrap_or_default(),

@@ -1,6 +1,8 @@
 //! Commands that probeshim executes in containers without the runtime, on real containerd with runc
 //! and crun.
 
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
 use fixtures::containerd::Containerd;
@@ -11,6 +13,29 @@ use fixtures::scenarios::execs::{Execs, completely};
 use fixtures::wait::wait_for;
 use regex::Regex;
 use serde_json::{Value, json};
+
+/// Starts containerd, and a probeshim that executes all commands without it where it can. Fails if
+/// a program is missing.
+pub(crate) fn direct_all() -> Result<(Containerd, Execs), String> {
+    let containerd = Containerd::start_unified()?;
+    let execs = Execs::start_with(&containerd, &["--exec", "direct-all"])?;
+    Ok((containerd, execs))
+}
+
+/// Returns a pod of the user 1000.
+pub(crate) fn pod_of_user(execs: &Execs, containerd: &Containerd, name: &str) -> Pod {
+    let user = json!({"linux": {"security_context": {"run_as_user": {"value": 1000}}}});
+    Pod::with(&execs.crictl, containerd.folder(), name, &user)
+}
+
+/// Copies the programs of busybox to a file of a pod that changes the user to root at its exec.
+pub(crate) fn add_setuid_busybox(execs: &Execs, pod: &Pod, path: &str) {
+    let root = root_of(execs, &pod.container);
+    let program = root.join(path.trim_start_matches('/'));
+    fs::create_dir_all(program.parent().unwrap()).unwrap();
+    fs::copy(root.join("bin/busybox"), &program).unwrap();
+    fs::set_permissions(&program, Permissions::from_mode(0o4755)).unwrap();
+}
 
 /// Executes a command until probeshim executes it itself. Returns the record of that call.
 pub(crate) fn verified(execs: &Execs, command: &[&str]) -> Value {
@@ -40,8 +65,7 @@ pub(crate) fn root_of(execs: &Execs, container: &str) -> PathBuf {
 
 #[test]
 fn a_command_is_executed_without_the_runtime_once_the_container_is_verified() {
-    let containerd = need!(Containerd::start_unified());
-    let execs = need!(Execs::start_with(&containerd, &["--exec", "direct-all"]));
+    let (_containerd, execs) = need!(direct_all());
     let first = execs.exec(&["true"], 60);
     assert_eq!(first["policy"], json!([]), "{first}");
     assert!(first["forwardedBecause"].as_str().unwrap().starts_with("unverified: "), "{first}");
@@ -94,7 +118,7 @@ fn only_probes_are_executed_without_the_runtime_unless_all_are_requested() {
             "livenessProbe": {"exec": {"command": ["cat", "/etc/passwd"]}, "timeoutSeconds": 60},
         }]},
     });
-    std::fs::write(manifest.path(), pod.to_string()).unwrap();
+    fs::write(manifest.path(), pod.to_string()).unwrap();
     let flags = ["--exec", "direct", "--manifests", manifest.path().to_str().unwrap()];
     let execs = need!(Execs::start_with(&containerd, &flags));
     verified(&execs, &["cat", "/etc/passwd"]);
@@ -105,8 +129,7 @@ fn only_probes_are_executed_without_the_runtime_unless_all_are_requested() {
 
 #[test]
 fn a_storm_compares_direct_exec_with_the_runtime() {
-    let containerd = need!(Containerd::start_unified());
-    let execs = need!(Execs::start_with(&containerd, &["--exec", "direct-all"]));
+    let (containerd, execs) = need!(direct_all());
     verified(&execs, &["true"]);
     let before = execs.all().len();
     let runtime = format!("runtime=unix://{}", containerd.socket().display());

@@ -5,7 +5,6 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 
-use fixtures::containerd::Containerd;
 use fixtures::image::BUSYBOX;
 use fixtures::need;
 use fixtures::pod::Pod;
@@ -18,7 +17,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, prlimit};
 use serde_json::json;
 
-use crate::direct::{direct_in, init_of, root_of, verified};
+use crate::direct::{direct_all, direct_in, init_of, pod_of_user, root_of, verified};
 
 /// Looks at each process of its pid namespace without pause: opens its program, its memory and its
 /// descriptors. Writes down what it could open, and what it could overwrite.
@@ -54,8 +53,7 @@ fn helper(execs: &Execs) -> Pid {
 
 #[test]
 fn a_killed_helper_fails_no_probe_and_leaves_no_process() {
-    let containerd = need!(Containerd::start_unified());
-    let execs = need!(Execs::start_with(&containerd, &["--exec", "direct-all"]));
+    let (_containerd, execs) = need!(direct_all());
     verified(&execs, &["true"]);
     let first = helper(&execs);
     let running = execs.spawn(&["sleep", "4321"], 0);
@@ -79,8 +77,7 @@ fn a_killed_helper_fails_no_probe_and_leaves_no_process() {
 
 #[test]
 fn a_helper_at_its_limit_of_open_files_leaves_commands_to_the_runtime_and_goes_on() {
-    let containerd = need!(Containerd::start_unified());
-    let execs = need!(Execs::start_with(&containerd, &["--exec", "direct-all"]));
+    let (_containerd, execs) = need!(direct_all());
     verified(&execs, &["true"]);
     let helper = helper(&execs);
     let open = fs::read_dir(format!("/proc/{}/fd", helper.as_raw_nonzero())).unwrap();
@@ -105,8 +102,7 @@ fn a_helper_at_its_limit_of_open_files_leaves_commands_to_the_runtime_and_goes_o
 
 #[test]
 fn a_container_sees_neither_the_program_nor_the_descriptors_of_the_helper() {
-    let containerd = need!(Containerd::start_unified());
-    let execs = need!(Execs::start_with(&containerd, &["--exec", "direct-all"]));
+    let (containerd, execs) = need!(direct_all());
     let spy =
         Pod::with(&execs.crictl, containerd.folder(), "spy", &json!({"command": ["/bin/sh", "-c", SPY]}));
     wait_for("the container is verified", || direct_in(&execs, &spy, &["true"]));
@@ -135,8 +131,7 @@ fn a_container_sees_neither_the_program_nor_the_descriptors_of_the_helper() {
 
 #[test]
 fn a_neighbour_that_may_trace_processes_sees_only_namespaces_of_containers() {
-    let containerd = need!(Containerd::start_unified());
-    let execs = need!(Execs::start_with(&containerd, &["--exec", "direct-all"]));
+    let (containerd, execs) = need!(direct_all());
     verified(&execs, &["true"]);
     // Containers of the pod share a pid namespace.
     let more = json!({
@@ -169,8 +164,7 @@ fn a_neighbour_that_may_trace_processes_sees_only_namespaces_of_containers() {
 
 #[test]
 fn a_working_directory_that_leads_to_a_descriptor_of_the_helper_is_refused() {
-    let containerd = need!(Containerd::start_unified());
-    let execs = need!(Execs::start_with(&containerd, &["--exec", "direct-all"]));
+    let (containerd, execs) = need!(direct_all());
     let more = json!({"working_dir": "/work", "image": {"image": BUSYBOX}});
     let pod = Pod::with(&execs.crictl, containerd.folder(), "links", &more);
     wait_for("the container is verified", || direct_in(&execs, &pod, &["true"]));
@@ -195,8 +189,7 @@ fn a_working_directory_that_leads_to_a_descriptor_of_the_helper_is_refused() {
 
 #[test]
 fn a_command_of_root_cannot_change_the_null_device_of_the_node() {
-    let containerd = need!(Containerd::start_unified());
-    let execs = need!(Execs::start_with(&containerd, &["--exec", "direct-all"]));
+    let (containerd, execs) = need!(direct_all());
     verified(&execs, &["true"]);
     let (node, own) = (Path::new("/dev/null"), root_of(&execs, &execs.pod.container).join("dev/null"));
     let before = mode(node);
@@ -206,8 +199,7 @@ fn a_command_of_root_cannot_change_the_null_device_of_the_node() {
     assert_eq!(change["exec"]["exitCode"], 0, "{change}");
     assert_eq!((after, mode(&own)), (before, 0o640));
     // A user without access to the device gets it open, as from the runtime.
-    let user = json!({"linux": {"security_context": {"run_as_user": {"value": 1000}}}});
-    let pod = Pod::with(&execs.crictl, containerd.folder(), "user", &user);
+    let pod = pod_of_user(&execs, &containerd, "user");
     let null = root_of(&execs, &pod.container).join("dev/null");
     fs::set_permissions(&null, Permissions::from_mode(0o600)).unwrap();
     let read = wait_for("the container is verified", || direct_in(&execs, &pod, &["cat"]));
@@ -218,8 +210,7 @@ fn a_command_of_root_cannot_change_the_null_device_of_the_node() {
 
 #[test]
 fn a_container_without_a_null_device_is_left_to_the_runtime_and_holds_no_call() {
-    let containerd = need!(Containerd::start_unified());
-    let execs = need!(Execs::start_with(&containerd, &["--exec", "direct-all"]));
+    let (_containerd, execs) = need!(direct_all());
     verified(&execs, &["true"]);
     let dev = root_of(&execs, &execs.pod.container).join("dev");
     let (null, saved) = (dev.join("null"), dev.join("saved"));
@@ -247,8 +238,7 @@ fn a_container_without_a_null_device_is_left_to_the_runtime_and_holds_no_call() 
 
 #[test]
 fn a_container_whose_cgroup_does_not_name_it_is_left_to_the_runtime_with_that_reason() {
-    let containerd = need!(Containerd::start_unified());
-    let execs = need!(Execs::start_with(&containerd, &["--exec", "direct-all"]));
+    let (_containerd, execs) = need!(direct_all());
     let init = init_of(&execs, &execs.pod.container);
     let mounts = Process::myself().unwrap().mountinfo().unwrap();
     let hierarchy = mounts.into_iter().find(|mount| mount.fs_type == "cgroup2").unwrap().mount_point;

@@ -11,7 +11,6 @@ use fixtures::need;
 use fixtures::pod::Pod;
 use fixtures::runtime::Runtime as _;
 use fixtures::scenarios::exec_chaos::run_exec_chaos;
-use fixtures::scenarios::execs::Execs;
 use fixtures::shim::Probeshim;
 use fixtures::wait::wait_for;
 use probeshim::cri::runtime_client;
@@ -19,7 +18,7 @@ use probeshim::cri::v1::{ExecSyncRequest, ExecSyncResponse};
 use probeshim::socket::SocketPath;
 use tonic::Status;
 
-use crate::direct::{direct_in, root_of, verified};
+use crate::direct::{direct_all, direct_in, root_of, verified};
 use crate::direct_hostile::has_no_children;
 
 /// Number of commands, by default.
@@ -101,8 +100,7 @@ async fn under_chaos_no_command_is_lost_executed_twice_or_executed_outside_its_c
 
 #[test]
 fn of_many_commands_at_once_each_gets_its_own_output() {
-    let containerd = need!(Containerd::start_unified());
-    let execs_in = need!(Execs::start_with(&containerd, &["--exec", "direct-all"]));
+    let (_containerd, execs_in) = need!(direct_all());
     verified(&execs_in, &["true"]);
     let (before, count) = (direct_execs(&execs_in.shim), execs() / EXECS_PER_CONCURRENT);
     let scripts = (0..count).map(|number| format!("echo {number}; echo {number} >&2; exit {}", number % 200));
@@ -120,8 +118,7 @@ fn of_many_commands_at_once_each_gets_its_own_output() {
 
 #[test]
 fn commands_that_flood_their_output_fail_no_command_of_a_neighbour() {
-    let containerd = need!(Containerd::start_unified());
-    let execs_in = need!(Execs::start_with(&containerd, &["--exec", "direct-all"]));
+    let (containerd, execs_in) = need!(direct_all());
     verified(&execs_in, &["true"]);
     let neighbour = Pod::new(&execs_in.crictl, containerd.folder(), "neighbour");
     wait_for("the neighbour is verified", || direct_in(&execs_in, &neighbour, &["true"]));

@@ -13,7 +13,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::Pid;
 use serde_json::{Value, json};
 
-use crate::direct::{direct_in, init_of, root_of, verified};
+use crate::direct::{add_setuid_busybox, direct_all, direct_in, init_of, pod_of_user, root_of, verified};
 
 /// File of a container whose init process is to become hostile.
 const GO: &str = "go";
@@ -43,8 +43,7 @@ pub(crate) fn has_no_children(helper: Pid) {
 
 #[test]
 fn an_init_process_that_sends_signals_to_all_harms_only_its_own_container() {
-    let containerd = need!(Containerd::start_unified());
-    let execs = need!(Execs::start_with(&containerd, &["--exec", "direct-all"]));
+    let (containerd, execs) = need!(direct_all());
     verified(&execs, &["true"]);
     let helper = execs.shim.exec_helper().unwrap();
     for signals in ["KILL", "STOP", "TRAP", "STOP CONT"] {
@@ -70,8 +69,7 @@ fn an_init_process_that_sends_signals_to_all_harms_only_its_own_container() {
 
 #[test]
 fn a_passwd_file_that_never_ends_holds_a_command_for_its_timeout_only() {
-    let containerd = need!(Containerd::start_unified());
-    let execs = need!(Execs::start_with(&containerd, &["--exec", "direct-all"]));
+    let (containerd, execs) = need!(direct_all());
     verified(&execs, &["true"]);
     let passwd = root_of(&execs, &execs.pod.container).join("etc/passwd");
     let text = fs::read(&passwd).unwrap();
@@ -95,8 +93,7 @@ fn a_passwd_file_that_never_ends_holds_a_command_for_its_timeout_only() {
 
 #[test]
 fn a_container_that_leaves_its_namespaces_gets_commands_in_those_that_the_runtime_uses() {
-    let containerd = need!(Containerd::start_unified());
-    let execs = need!(Execs::start_with(&containerd, &["--exec", "direct-all"]));
+    let (containerd, execs) = need!(direct_all());
     let runtime = need!(Crictl::new("crictl-1.36", &containerd.socket(), containerd.folder()));
     let capabilities = json!({"capabilities": {"add_capabilities": ["SYS_ADMIN"]}});
     let more = json!({"linux": {"security_context": capabilities}});
@@ -119,15 +116,9 @@ fn a_container_that_leaves_its_namespaces_gets_commands_in_those_that_the_runtim
 
 #[test]
 fn a_program_that_changes_its_user_gives_later_commands_no_other_user() {
-    use std::os::unix::fs::PermissionsExt as _;
-    let containerd = need!(Containerd::start_unified());
-    let execs = need!(Execs::start_with(&containerd, &["--exec", "direct-all"]));
-    let user = json!({"linux": {"security_context": {"run_as_user": {"value": 1000}}}});
-    let pod = Pod::with(&execs.crictl, containerd.folder(), "setuid", &user);
-    let root = root_of(&execs, &pod.container);
-    let program = root.join("su");
-    fs::copy(root.join("bin/busybox"), &program).unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o4755)).unwrap();
+    let (containerd, execs) = need!(direct_all());
+    let pod = pod_of_user(&execs, &containerd, "setuid");
+    add_setuid_busybox(&execs, &pod, "/su");
     wait_for("the first command is executed without the runtime", || {
         direct_in(&execs, &pod, &["/su", "true"])
     });

@@ -3,15 +3,13 @@
 
 use std::fs;
 
-use fixtures::containerd::Containerd;
 use fixtures::need;
 use fixtures::pod::Pod;
 use fixtures::runtime::Runtime as _;
-use fixtures::scenarios::execs::Execs;
 use fixtures::wait::wait_for;
 use serde_json::{Value, json};
 
-use crate::direct::{direct_in, root_of, verified};
+use crate::direct::{direct_all, direct_in, root_of, verified};
 
 /// Maximum length of a reason in a record, in bytes.
 const MAX_REASON_BYTES: usize = 1100;
@@ -26,8 +24,7 @@ fn environment(variables: usize) -> Value {
 
 #[test]
 fn a_home_directory_of_any_length_leaves_commands_to_the_runtime() {
-    let containerd = need!(Containerd::start_unified());
-    let execs = need!(Execs::start_with(&containerd, &["--exec", "direct-all"]));
+    let (_containerd, execs) = need!(direct_all());
     verified(&execs, &["true"]);
     let passwd = root_of(&execs, &execs.pod.container).join("etc/passwd");
     let before = fs::read(&passwd).unwrap();
@@ -47,8 +44,7 @@ fn a_home_directory_of_any_length_leaves_commands_to_the_runtime() {
 
 #[test]
 fn an_environment_of_up_to_128_kib_is_supported_and_a_longer_one_is_named() {
-    let containerd = need!(Containerd::start_unified());
-    let execs = need!(Execs::start_with(&containerd, &["--exec", "direct-all"]));
+    let (containerd, execs) = need!(direct_all());
     let long = Pod::with(&execs.crictl, containerd.folder(), "long", &environment(210));
     wait_for("the container is verified", || direct_in(&execs, &long, &["true"]));
     // The rest of a message has room for some arguments.

@@ -1,20 +1,17 @@
 //! Commands without the runtime whose helper and probeshim end before them, in any order.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt as _;
+use std::fs;
 use std::path::PathBuf;
 
 use fixtures::containerd::Containerd;
 use fixtures::crictl::Running;
 use fixtures::need;
 use fixtures::pod::Pod;
-use fixtures::runtime::Runtime as _;
 use fixtures::scenarios::execs::{Execs, process_with};
 use fixtures::wait::wait_for;
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::json;
 
-use crate::direct::{direct_in, root_of, verified};
+use crate::direct::{add_setuid_busybox, direct_all, direct_in, pod_of_user, verified};
 
 /// Path of a program that changes its privileges at its exec, and then sleeps.
 const SETUID: &str = "/setuid/sleep";
@@ -32,13 +29,8 @@ fn has_ended(program: &str, seconds: &str) {
 
 /// Returns a pod that is verified, of a user other than root, with [`SETUID`].
 fn pod_with_setuid(execs: &Execs, containerd: &Containerd) -> Pod {
-    let user = json!({"linux": {"security_context": {"run_as_user": {"value": 1000}}}});
-    let pod = Pod::with(&execs.crictl, containerd.folder(), "setuid", &user);
-    let root = root_of(execs, &pod.container);
-    fs::create_dir(root.join("setuid")).unwrap();
-    let program = root.join(SETUID.trim_start_matches('/'));
-    fs::copy(root.join("bin/busybox"), &program).unwrap();
-    fs::set_permissions(&program, Permissions::from_mode(0o4755)).unwrap();
+    let pod = pod_of_user(execs, containerd, "setuid");
+    add_setuid_busybox(execs, &pod, SETUID);
     wait_for("the container is verified", || direct_in(execs, &pod, &["true"]));
     pod
 }
@@ -53,8 +45,7 @@ fn kill_both(execs: &mut Execs) {
 
 #[test]
 fn a_command_ends_when_probeshim_is_killed() {
-    let containerd = need!(Containerd::start_unified());
-    let mut execs = need!(Execs::start_with(&containerd, &["--exec", "direct-all"]));
+    let (containerd, mut execs) = need!(direct_all());
     verified(&execs, &["true"]);
     let pod = pod_with_setuid(&execs, &containerd);
     let running = [start(&execs, &execs.pod, "sleep", "7701"), start(&execs, &pod, SETUID, "7702")];
@@ -69,8 +60,7 @@ fn a_command_ends_when_probeshim_is_killed() {
 
 #[test]
 fn a_command_ends_when_probeshim_is_killed_and_its_helper_is_stopped() {
-    let containerd = need!(Containerd::start_unified());
-    let mut execs = need!(Execs::start_with(&containerd, &["--exec", "direct-all"]));
+    let (_containerd, mut execs) = need!(direct_all());
     verified(&execs, &["true"]);
     let running = start(&execs, &execs.pod, "sleep", "7703");
     let helper = execs.shim.exec_helper().unwrap();
@@ -88,8 +78,7 @@ fn a_command_ends_when_probeshim_is_killed_and_its_helper_is_stopped() {
 
 #[test]
 fn a_command_ends_when_probeshim_and_its_helper_are_killed_at_once_or_at_the_next_start() {
-    let containerd = need!(Containerd::start_unified());
-    let mut execs = need!(Execs::start_with(&containerd, &["--exec", "direct-all"]));
+    let (containerd, mut execs) = need!(direct_all());
     verified(&execs, &["true"]);
     let pod = pod_with_setuid(&execs, &containerd);
     let running = [start(&execs, &execs.pod, "sleep", "7704"), start(&execs, &pod, SETUID, "7705")];
@@ -111,8 +100,7 @@ fn a_command_ends_when_probeshim_and_its_helper_are_killed_at_once_or_at_the_nex
 
 #[test]
 fn a_command_that_changes_its_privileges_ends_when_its_helper_is_killed() {
-    let containerd = need!(Containerd::start_unified());
-    let execs = need!(Execs::start_with(&containerd, &["--exec", "direct-all"]));
+    let (containerd, execs) = need!(direct_all());
     let pod = pod_with_setuid(&execs, &containerd);
     let running = start(&execs, &pod, SETUID, "7706");
     kill_process(execs.shim.exec_helper().unwrap(), Signal::KILL).unwrap();

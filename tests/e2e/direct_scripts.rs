@@ -13,7 +13,7 @@ use fixtures::wait::wait_for;
 use regex::Regex;
 use serde_json::{Value, json};
 
-use crate::direct::{direct_in, root_of, verified};
+use crate::direct::{direct_all, direct_in, root_of, verified};
 
 /// Body of a script, which fails unless it gets its argument.
 const BODY: &str = "[ \"$#,$1\" = \"1,a b\" ] && exit 7\nexit 8\n";
@@ -45,8 +45,7 @@ fn is_verified_by(
 
 #[test]
 fn a_container_whose_only_command_is_a_script_is_verified() {
-    let containerd = need!(Containerd::start_unified());
-    let execs = need!(Execs::start_with(&containerd, &["--exec", "direct-all"]));
+    let (containerd, execs) = need!(direct_all());
     let verified_by = |files: &[(&str, &str)], program: &str, more: &Value| {
         is_verified_by(&execs, &containerd, files, program, more);
     };
@@ -63,8 +62,7 @@ fn a_container_whose_only_command_is_a_script_is_verified() {
 
 #[test]
 fn a_script_that_cannot_be_executed_fails_as_with_the_runtime() {
-    let containerd = need!(Containerd::start_unified());
-    let execs = need!(Execs::start_with(&containerd, &["--exec", "direct-all"]));
+    let (containerd, execs) = need!(direct_all());
     let runtime = need!(Crictl::new("crictl-1.36", &containerd.socket(), containerd.folder()));
     let scripts = [("/missing", "#!/no/interpreter\n"), ("/plain", "exit 7\n"), ("/self", "#!/self\n")];
     for (path, text) in scripts {

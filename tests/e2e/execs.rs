@@ -122,6 +122,41 @@ fn end_sleep(seconds: &str) {
     kill_process(pid.unwrap(), Signal::KILL).unwrap();
 }
 
+/// The first process of the container does not wait for orphans before it gets a line.
+#[test]
+fn zombies_that_execs_leave_are_counted_until_the_first_process_waits_for_them() {
+    let containerd = need!(Containerd::start(Version::V2_2));
+    let execs = need!(Execs::start(&containerd));
+    let more = json!({
+        "command": ["sh", "-c", "mkfifo /dev/shm/line; read x </dev/shm/line; sleep 1000000; exit"],
+        "linux": {"security_context": {"namespace_options": {"pid": 1}}},
+    });
+    let pod = Pod::with(&execs.crictl, containerd.folder(), "orphans", &more);
+    for _ in 0..12 {
+        execs.exec_in(&pod, &["sh", "-c", "sleep 0 >/dev/null 2>&1 & exit 0"], 60);
+    }
+    let stuck = || {
+        let status = execs.shim.json(&["status"]);
+        status["stuck"].as_array().unwrap().iter().find(|stuck| stuck["kind"] == "zombies").cloned()
+    };
+    let told = wait_for("the zombies are counted", || stuck().filter(|stuck| stuck["zombies"] == 12));
+    assert_eq!((&told["pod"], &told["command"]), (&json!("orphans"), &json!(["sleep"])), "{told}");
+    let parent = format!("first process of the container (pid {}, sh) does not wait for them", told["pid"]);
+    assert!(told["message"].as_str().unwrap().ends_with(&parent), "{told}");
+    assert!(execs.shim.metrics().contains("probeshim_exec_stuck{kind=\"zombies\"} 12"));
+    let findings = execs.shim.json(&["lint"]);
+    let found = findings["findings"].as_array().unwrap().iter().find(|finding| finding["lint"] == "zombies");
+    assert!(found.is_some(), "{findings}");
+    execs.exec_in(&pod, &["sh", "-c", "echo >/dev/shm/line"], 60);
+    wait_for("the zombies are gone", || stuck().is_none().then_some(()));
+    let events = execs.shim.ask(&["events"]);
+    for reason in ["ExecZombies", "ExecZombiesGone"] {
+        assert!(events.contains(reason), "no {reason} in {events}");
+    }
+    pod.remove(&execs.crictl);
+    execs.end();
+}
+
 #[test]
 fn only_exec_syncs_during_a_crash_of_containerd_lose_their_phases() {
     let mut containerd = need!(Containerd::start(Version::V2_2));

@@ -75,6 +75,8 @@ async fn the_demo_restarts_a_failing_pod_and_prints_a_summary_on_ctrl_c() {
     for expected in [
         "moody main   ContainerExited: Exited with code 0 after it was killed\n",
         "steady was neither killed nor restarted.\n",
+        "$ probeshim explain ",
+        "error kills: demo/moody main liveness (probeshim)\n",
         "moody was killed by its liveness probe and restarted once.\n",
     ] {
         assert!(text.contains(expected), "{text}");
@@ -89,6 +91,9 @@ async fn the_demo_ends_by_itself_and_reports_wrong_usage() {
     assert_eq!((answer.code, answer.stderr.as_str()), (Some(0), ""), "{answer:?}");
     assert!(answer.stdout.contains("NAME    READY  STATUS   RESTARTS"), "{answer:?}");
     is_clean(&place);
+    let answer = Answer::to(demo(&place, &["--for", "1s", "--quiet", "--http", "off"])).await;
+    assert!(answer.stdout.starts_with("\n$ probeshim explain "), "{answer:?}");
+    assert!(!answer.stdout.contains("SandboxStarted"), "{answer:?}");
     for wrong in ["0s", "soon", "-1s", "25h"] {
         let answer = Answer::to(demo(&place, &["--for", wrong])).await;
         let told = format!("'{wrong}' for '--for <DURATION>': must be a duration from 1s to 24h");

@@ -45,7 +45,8 @@ fn files(directory: &Path) -> BTreeMap<OsString, Vec<u8>> {
     entries.map(|entry| (entry.file_name(), fs::read(entry.path()).unwrap())).collect()
 }
 
-/// Writes the messages and clients, the descriptors of the CRI and the path of each of its methods.
+/// Writes the messages, clients and servers, the descriptors of the CRI and the path of each of its
+/// methods.
 fn generate(proto: &Path, to: &Path) {
     let compiled = |file: &str| protox::compile([file], [proto]).unwrap();
     let cri = compiled("runtime/v1/api.proto");
@@ -55,7 +56,7 @@ fn generate(proto: &Path, to: &Path) {
     config.skip_debug(SECRET).enable_type_names();
     let builder = || tonic_prost_build::configure().build_transport(false).out_dir(PathBuf::from(to));
     builder().compile_fds_with_config(cri, config).unwrap();
-    builder().build_server(false).compile_fds(compiled("containerd/events.proto")).unwrap();
+    builder().compile_fds(compiled("containerd/events.proto")).unwrap();
 }
 
 /// Returns the path of every method, as it is requested over HTTP/2.

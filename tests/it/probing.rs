@@ -170,7 +170,7 @@ async fn a_broken_manifest_or_probe_does_not_affect_others() {
         gone = run(&mut runtime, name).await;
     }
     let _shim = place.start_watching(&["--enforce", "dry-run", "--manifests", pods.to_str().unwrap()]).await;
-    told(&place, "", "InvalidSpec", "broken.yaml: ", 1).await;
+    told(&place, "", "InvalidSpec", "broken.yaml:2: ", 1).await;
     told(
         &place,
         "",
@@ -210,7 +210,7 @@ async fn a_broken_manifest_or_probe_does_not_affect_others() {
     probes(&place, "wrong", |probes| counts(probes, 1)).await;
     told(&place, "", "SpecResolved", "wrong.yaml:1: spec.containers[0].livenessProbe", 1).await;
     write("good", "kind: Pod\nmetadata: {name: [");
-    told(&place, "", "InvalidSpec", "good.yaml: ", 1).await;
+    told(&place, "", "InvalidSpec", "good.yaml:2: ", 1).await;
     let before = probes(&place, "good", |_| true).await[0]["run"].as_u64().unwrap();
     probes(&place, "good", |probes| counts(probes, before + 1)).await;
     runtime.end().await;
@@ -319,8 +319,8 @@ async fn check_prints_the_probes_or_the_errors_of_manifests() {
     let answer = probeshim(&["check", others.to_str().unwrap()]).await;
     assert_eq!((answer.code, answer.stdout.as_str()), (Some(0), "no errors, and no probes\n"), "{answer:?}");
     for expected in [
-        "others.yaml:1: kind: \"Service\": ignored, since it defines no pods\n",
-        "others.yaml:4: items[0].kind: \"Deploymnt\": ignored, since it defines no pods, did you mean \"Deployment\"?\n",
+        "others.yaml:1: Service and 1 more are ignored: there is no service network",
+        "others.yaml:3: Deploymnt is ignored: the kind defines no pods, did you mean \"Deployment\"?\n",
         "others.yaml: no pod, and no workload with a pod template\n",
     ] {
         assert!(answer.stderr.contains(expected), "{expected} is not in {}", answer.stderr);

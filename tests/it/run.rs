@@ -243,7 +243,8 @@ async fn a_second_instance_is_refused_and_the_first_continues() {
 async fn a_missing_upstream_is_a_warning_and_may_start_later() {
     let place = Place::new();
     let shim = place.start(&[]).await;
-    let line = shim.logged("cannot connect to upstream yet: clients are refused until it listens").await;
+    let warning = "cannot connect to upstream yet: clients are refused until it listens; --upstream names another socket";
+    let line = shim.logged(warning).await;
     assert_eq!(line["level"], "WARN");
     let runtime = Runtime::listen(&place.at("runtime.sock"));
     serves(&shim, &runtime).await;

@@ -1,21 +1,21 @@
 //! probeshim as a service of systemd: notifications, the watchdog, and upgrades without a gap.
 
 mod api_addresses;
+mod calls;
 mod handover;
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fixtures::wait::soon;
 use probeshim::admin::Client as AdminClient;
 use probeshim::admin::api::Status;
 use probeshim::socket::SocketPath;
+use procfs::process::all_processes;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::net::UnixDatagram;
 
@@ -32,8 +32,6 @@ struct Service {
     program: PathBuf,
     notifications: UnixDatagram,
     running: Running,
-    /// Processes that took over, which are killed at the end.
-    successors: Arc<Mutex<BTreeSet<u32>>>,
 }
 
 impl Service {
@@ -74,7 +72,7 @@ impl Service {
         let mut command = Command::new("sh");
         command.args(["-c", &script]).stdin(Stdio::from(OwnedFd::from(passed)));
         let running = place.spawn(&mut command).await;
-        Self { place, program, notifications, running, successors: Arc::default() }
+        Self { place, program, notifications, running }
     }
 
     fn socket(&self) -> SocketPath {
@@ -119,7 +117,7 @@ impl Service {
         let mut is_ready = false;
         while successor.is_none() || !is_ready {
             let text = self.notified().await;
-            successor = successor.or(self.successor_in(&text));
+            successor = successor.or(successor_in(&text));
             is_ready |= text.starts_with("READY=1");
         }
         successor.unwrap()
@@ -130,18 +128,17 @@ impl Service {
     async fn begin_hand_over(&self, pid: u32) -> u32 {
         send(pid, Signal::USR2);
         loop {
-            if let Some(pid) = self.successor_in(&self.notified().await) {
+            if let Some(pid) = successor_in(&self.notified().await) {
                 return pid;
             }
         }
     }
+}
 
-    /// Returns the pid of a successor in a notification.
-    fn successor_in(&self, notification: &str) -> Option<u32> {
-        let pid = notification.lines().find_map(|line| line.strip_prefix("MAINPID="))?.parse().unwrap();
-        self.successors.lock().unwrap().insert(pid);
-        Some(pid)
-    }
+/// Returns the pid of a successor in a notification.
+fn successor_in(notification: &str) -> Option<u32> {
+    let pid = notification.lines().find_map(|line| line.strip_prefix("MAINPID="))?;
+    Some(pid.parse().unwrap())
 }
 
 fn send(pid: u32, signal: Signal) {
@@ -149,9 +146,13 @@ fn send(pid: u32, signal: Signal) {
 }
 
 impl Drop for Service {
+    /// Ends the successors, which are no children of the test.
     fn drop(&mut self) {
-        for pid in self.successors.lock().unwrap().iter() {
-            let _ = kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), Signal::KILL);
+        let directory = self.program.parent().unwrap();
+        for process in all_processes().unwrap().flatten() {
+            if process.exe().is_ok_and(|program| program.starts_with(directory)) {
+                let _ = kill_process(Pid::from_raw(process.pid).unwrap(), Signal::KILL);
+            }
         }
     }
 }

@@ -228,6 +228,6 @@ async fn top_without_a_terminal_names_the_command_that_prints_a_table() {
     let answer = Answer::to(place.asking(&["top"])).await;
     assert_eq!(answer.code, Some(2), "{answer:?}");
     let expected =
-        "error: top needs a terminal: standard output is none; `probeshim probes` prints a table\n";
+        "error: top needs a terminal: standard output is not a terminal; `probeshim probes` prints a table\n";
     assert_eq!(answer.stderr, expected);
 }

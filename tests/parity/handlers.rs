@@ -19,7 +19,7 @@ use regex::Regex;
 use serde_json::{Value, json};
 
 /// A process that runs the kubelet's code.
-struct Theirs {
+pub(crate) struct Theirs {
     process: Child,
     to: ChildStdin,
     from: BufReader<ChildStdout>,
@@ -27,14 +27,14 @@ struct Theirs {
 
 /// Result of a probe attempt.
 #[derive(Debug, PartialEq, Eq)]
-struct Told {
-    result: String,
-    output: String,
-    error: String,
+pub(crate) struct Told {
+    pub(crate) result: String,
+    pub(crate) output: String,
+    pub(crate) error: String,
 }
 
 impl Theirs {
-    fn start() -> Result<Self, String> {
+    pub(crate) fn start() -> Result<Self, String> {
         let mut command = Command::new(tool("probes-1.36")?.join("probes"));
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = command.spawn().unwrap();
@@ -42,7 +42,7 @@ impl Theirs {
         Ok(Self { process, to, from })
     }
 
-    fn attempt(&mut self, host: &str, probe: &Value) -> Told {
+    pub(crate) fn attempt(&mut self, host: &str, probe: &Value) -> Told {
         let container = json!({"name": "main", "ports": [{"name": "http", "containerPort": 1}]});
         let asked = json!({"host": host, "probe": probe, "container": container});
         writeln!(self.to, "{asked}").unwrap();
@@ -65,7 +65,7 @@ impl Drop for Theirs {
 }
 
 /// Makes the same probe attempt with probeshim's handler.
-async fn ours(host: &str, probe: &Value) -> Told {
+pub(crate) async fn ours(host: &str, probe: &Value) -> Told {
     let container = json!({
         "name": "main", "ports": [{"name": "http", "containerPort": 1}], "livenessProbe": probe,
     });
@@ -119,7 +119,7 @@ impl Drop for Served {
 }
 
 /// Answers every connection with `answer` until the process ends.
-fn serve(answer: impl Fn(&str, &mut TcpStream) + Send + Clone + 'static) -> SocketAddr {
+pub(crate) fn serve(answer: impl Fn(&str, &mut TcpStream) + Send + Clone + 'static) -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {
@@ -154,8 +154,7 @@ fn website() -> SocketAddr {
         let answer = match target.split('?').next().unwrap() {
             "/echo" => {
                 let mut lines: Vec<&str> = request.trim_end().split("\r\n").collect();
-                // The order of headers has no meaning, and the versions of the user agents differ.
-                lines.sort_unstable();
+                // The versions of the user agents differ.
                 lines.retain(|line| !line.starts_with("User-Agent: kube-probe/"));
                 page("200 OK", &lines.join("\n"))
             }
@@ -204,7 +203,18 @@ fn website() -> SocketAddr {
 }
 
 /// Paths of httpGet probes: different spellings, and pages that end in different ways.
-const PATHS: [&str; 31] = [
+const PATHS: [&str; 42] = [
+    "/a b?c d",
+    "/echo?c d",
+    "a:b",
+    "a:/b",
+    "http:///b",
+    "http://me:secret@other/echo",
+    "//me@other/echo",
+    "http://other:x/b",
+    "/*",
+    "*",
+    "/echo#a%zz",
     "/ok",
     "ok",
     "/a b?c",
@@ -263,12 +273,34 @@ async fn probe_attempts_have_the_results_of_the_kubelets_own_code() {
         headers(&[("X-A", " spaced\t")]),
         headers(&[("X-A", "a\u{1}b")]),
         headers(&[("Connection", "keep-alive")]),
+        headers(&[("Connection", "Close")]),
+        headers(&[("Connection", "Upgrade"), ("Upgrade", "x")]),
+        headers(&[("Authorization", "mine"), ("Zebra", "1"), ("alpha", "2"), ("Cookie", "a=b")]),
+        headers(&[("Referer", "mine"), ("Te", "gzip"), ("Content-Length", "5"), ("Expect", "100-continue")]),
+        headers(&[("Host", "a b")]),
+        headers(&[("Host", "größe.test:80")]),
+        headers(&[("Host", "[fe80::1%eth0]:80")]),
+        headers(&[("X-A", "größe")]),
         with("/ok", json!({"port": closed.port()})),
         with("/ok", json!({"port": "http"})),
         with("/ok", json!({"port": "nobody"})),
         with("/ok", json!({"host": "nobody.invalid"})),
         with("/ok", json!({"host": "a b"})),
         with("/ok", json!({"host": "localhost"})),
+        with("/ok", json!({"host": "[127.0.0.1]"})),
+        with("/ok", json!({"host": "[::1]"})),
+        with("/ok", json!({"host": "127.1"})),
+        with("/ok", json!({"host": "2130706433"})),
+        with("/ok", json!({"host": "0x7f.1"})),
+        with("/ok", json!({"host": "fe80::1%nosuch"})),
+        with("/ok", json!({"host": "fe80::1%25nosuch"})),
+        with("/ok", json!({"host": "größe.invalid"})),
+        with("/ok", json!({"host": "a%b"})),
+        with("/ok", json!({"host": "a@b"})),
+        with("/ok", json!({"host": "a/b"})),
+        with("/ok", json!({"host": "127.0.0.1:1"})),
+        with("/ok", json!({"host": "127.0.0.1."})),
+        with("/ok", json!({"host": "LOCALHOST"})),
         with("/ok", json!({"scheme": "HTTPS"})),
         json!({"tcpSocket": {"port": site.port()}, "timeoutSeconds": 1}),
         json!({"tcpSocket": {"port": closed.port()}, "timeoutSeconds": 1}),

@@ -4,7 +4,11 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(clippy::print_stderr, reason = "the verdict is shown")]
 
+mod grpc_responses;
 mod handlers;
+mod http2_responses;
+mod readers;
+mod responses;
 mod upstream;
 
 use std::time::Duration;

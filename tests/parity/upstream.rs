@@ -1,4 +1,5 @@
-//! The files and functions of Kubernetes that docs/parity.md names.
+//! The files and functions of Kubernetes, of modules that it uses, and of Go's standard library
+//! that docs/parity.md names.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,9 +11,15 @@ use fixtures::need;
 use fixtures::parity_page::{PARITY_PAGE, parity_topics};
 use regex::Regex;
 
+/// Modules that Kubernetes uses. Paths of their files begin with the name of the module.
+const OTHER_MODULES: [&str; 2] = ["golang.org/x/net", "google.golang.org/grpc"];
+
+/// Begin of the paths of files of Go's standard library.
+const STANDARD_LIBRARY: &str = "net/";
+
 /// Sources of Go modules, which are downloaded if they are not on this machine.
 struct Sources {
-    /// Text of the go.mod that pins the versions.
+    /// Texts of the go.mod files that pin the versions.
     pins: String,
     directories: BTreeMap<String, PathBuf>,
 }
@@ -21,6 +28,14 @@ impl Sources {
     /// Returns the path of a file of Kubernetes. The first component of the path of a staging
     /// repository's file is the name of that repository.
     fn locate(&mut self, path: &str) -> Result<PathBuf, String> {
+        for module in OTHER_MODULES {
+            if let Some(below) = path.strip_prefix(module).and_then(|below| below.strip_prefix('/')) {
+                return Ok(self.directory(module)?.join(below));
+            }
+        }
+        if path.starts_with(STANDARD_LIBRARY) {
+            return Ok(standard_library()?.join(path));
+        }
         let file = self.directory("k8s.io/kubernetes")?.join(path);
         match path.split_once('/') {
             Some((repository, below)) if !file.exists() => {
@@ -35,7 +50,8 @@ impl Sources {
         if let Some(directory) = self.directories.get(module) {
             return Ok(directory.clone());
         }
-        let version = Regex::new(&format!(r"(?m)^(?:require|.*=>) {module} (\S+)$")).unwrap();
+        let version =
+            Regex::new(&format!(r"(?m)^(?:require |.*=> |\t){module} (\S+)(?: // indirect)?$")).unwrap();
         let version = version.captures(&self.pins).ok_or_else(|| format!("no version of {module}"))?;
         let mut command = Command::new("go");
         command.args(["mod", "download", "-json", &format!("{module}@{}", &version[1])]).current_dir("/");
@@ -49,11 +65,20 @@ impl Sources {
     }
 }
 
+/// Returns the directory of Go's standard library.
+fn standard_library() -> Result<PathBuf, String> {
+    let output = Command::new("go").args(["env", "GOROOT"]).current_dir("/").output();
+    let output = output.map_err(|error| format!("Go is not installed: {error}"))?;
+    Ok(PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()).join("src"))
+}
+
 /// Each function, method, type, constant or variable in the column `Upstream` is defined in its
 /// file.
 #[test]
 fn every_upstream_function_that_the_parity_page_names_exists() {
-    let pins = fs::read_to_string(repository().join("tests/tools/kubelet-1.36/go.mod")).unwrap();
+    let pins = ["kubelet-1.36", "probes-1.36"]
+        .map(|tool| fs::read_to_string(repository().join(format!("tests/tools/{tool}/go.mod"))).unwrap());
+    let pins = pins.concat();
     let mut sources = Sources { pins, directories: BTreeMap::new() };
     need!(sources.directory("k8s.io/kubernetes"));
     let mut violations = Vec::new();

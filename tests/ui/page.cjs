@@ -38,11 +38,12 @@ async function open(page, address = '') {
   await page.waitForSelector('main h1');
 }
 
-// Waits until each pod has one row with attempts: rows of probes without attempts are replaced.
+// Waits until each of the demo's five probes has one row with attempts: rows of probes without
+// attempts are replaced.
 async function waitForRows(page) {
   await page.waitForFunction(() => {
     const attempts = [...document.querySelectorAll('.probe .values a:first-of-type')].filter((link) => link.title.startsWith('Attempts'));
-    return attempts.length === 2 && attempts.every((link) => Number(link.textContent) > 0);
+    return attempts.length === 5 && attempts.every((link) => Number(link.textContent) > 0);
   });
 }
 
@@ -70,17 +71,23 @@ const parts = {
     };
   },
 
-  // Follows the slowest call to its explanation, and goes back.
+  // Follows the slowest call of a probe to its explanation, and goes back.
   async slow(page) {
+    const isFolded = () => page.$eval('#filter', (element) => !element.open);
     await open(page);
+    const folded = { unfiltered: await isFolded() };
+    await open(page, '?pod=moody&probe=liveness');
+    folded.filtered = await isFolded();
     const link = await page.waitForSelector('#slowest article h3 a');
     const call = await link.evaluate((element) => element.textContent);
     await link.click();
     await waitForHeading(page, call);
-    const explained = { heading: await heading(page), sentences: await texts(page, '.sentences li'), command: await texts(page, '.command code'), phases: await texts(page, '.phases li') };
+    const hasBackticks = () => page.$eval('main', (element) => element.textContent.includes('`'));
+    const explained = { backticks: await hasBackticks(), heading: await heading(page), sentences: await texts(page, '.sentences li'), command: await texts(page, '.command code'), phases: await texts(page, '.phases li') };
     await page.goBack();
     await page.waitForSelector('.probe');
-    return { call, ...explained };
+    explained.backticks ||= await hasBackticks();
+    return { call, folded, ...explained };
   },
 
   // Filters the overview, and then the calls. The filter is in the address.
@@ -94,9 +101,14 @@ const parts = {
     await page.click('.probe .values a');
     await page.waitForSelector('#title ~ .scroll tbody tr');
     const calls = { query: query(page), pods: await texts(page, '#title ~ .scroll tbody td:nth-child(7)'), probes: await texts(page, '#title ~ .scroll tbody td:nth-child(8)'), commands: await texts(page, '.command code') };
+    const empty = {};
+    for (const view of ['calls', 'events']) {
+      await open(page, `?view=${view}&pod=nope`);
+      empty[view] = await page.$eval('main', (element) => element.innerText);
+    }
     await page.goto(`${url}?view=calls&code=NO_SUCH_CODE`);
     await page.waitForSelector('#problem p');
-    return { overview, calls, error: await page.$eval('#problem p', (element) => element.textContent) };
+    return { overview, calls, empty, error: await page.$eval('#problem p', (element) => element.textContent) };
   },
 
   // Uses only the keyboard: from the link to the content to a probe, to its calls, and a filter.

@@ -85,6 +85,9 @@ fn a_slow_call_leads_to_its_explanation_on_a_phone() {
     let seen = need!(use_page("slow", ""));
     assert_quiet(&seen);
     assert_eq!(seen["call"], seen["heading"]);
+    assert_eq!(seen["backticks"], false, "commands in sentences are code");
+    let folded = serde_json::json!({"unfiltered": true, "filtered": false});
+    assert_eq!(seen["folded"], folded, "only an active filter is shown on a narrow screen");
     let id = seen["call"].as_str().unwrap().strip_prefix("Call ").unwrap();
     let sentences = strings(&seen["sentences"]);
     assert!(sentences.iter().any(|text| text.contains("executed cat healthy in container main")), "{seen}");
@@ -109,6 +112,11 @@ fn filters_are_in_the_address_in_the_words_of_the_command_line() {
     assert!(strings(&calls["pods"]).iter().all(|pod| *pod == "demo/steady main"), "{seen}");
     assert!(strings(&calls["probes"]).iter().all(|probe| *probe == "readiness"), "{seen}");
     assert!(strings(&calls["commands"])[0].starts_with("probeshim calls --all --since 1h"), "{seen}");
+    for (view, text) in seen["empty"].as_object().unwrap() {
+        let text = text.as_str().unwrap();
+        assert!(text.contains(&format!("No {view} match; the pods are demo/")), "{text}");
+        assert!(!text.contains("Pod and container"), "there is no empty table: {text}");
+    }
     assert!(seen["error"].as_str().unwrap().contains("code \"NO_SUCH_CODE\" must be a gRPC code"), "{seen}");
 }
 

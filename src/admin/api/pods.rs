@@ -43,11 +43,11 @@ pub struct StatusPod {
     pub message: Option<String>,
     /// Number of ready containers, including sidecars but no other init containers. Only for a
     /// managed pod.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "readyContainers", default, skip_serializing_if = "Option::is_none")]
     pub ready_containers: Option<usize>,
     /// Number of containers, including sidecars but no other init containers. Only for a managed
     /// pod.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "totalContainers", default, skip_serializing_if = "Option::is_none")]
     pub total_containers: Option<usize>,
     /// Labels of the pod, without those that the kubelet adds to sandboxes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

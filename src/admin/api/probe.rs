@@ -53,6 +53,10 @@ pub struct StatusProbe {
     pub verdict: Option<String>,
     /// Whether the probe is on hold: it makes no attempts until the container is replaced.
     pub on_hold: bool,
+    /// Reason for which the container is not killed although the probe has failed: it, or its pod,
+    /// is being stopped or may be; null otherwise, and of an earlier version.
+    #[serde(default)]
+    pub hold_reason: Option<String>,
     /// Number of would-be kills of the container.
     pub would_have_killed: u32,
     /// Number of kills of containers of this name because of this probe.
@@ -113,6 +117,7 @@ impl StatusProbe {
             threshold,
             verdict: report.result.map(|result| result.name().to_owned()),
             on_hold: report.on_hold,
+            hold_reason: report.hold_reason.clone(),
             would_have_killed: report.would_have_killed,
             killed: report.killed,
             errors: attempts.filter(|_| error.is_some()).map_or(0, |attempts| attempts.length),
@@ -139,7 +144,12 @@ fn action(handler: &Handler, redact: bool) -> String {
         }
         Handler::Tcp(socket) => format!("tcp-socket {}:{}", host(socket.host.as_deref()), socket.port),
         Handler::Grpc(health) => {
-            format!("grpc <pod>:{} {}", health.port, health.service).trim_end().to_owned()
+            let mode = if health.is_tls { " mode=TLS" } else { "" };
+            let text = format!("grpc <pod>:{} {}", health.port, health.service);
+            format!("{}{mode}", text.trim_end())
+        }
+        Handler::NotUnderstood(unknown) => {
+            format!("{} (not understood: {})", unknown.handler, unknown.field)
         }
     }
 }
@@ -179,11 +189,15 @@ mod tests {
                 "tcp-socket db:web",
             ),
             (
-                Handler::Grpc(GrpcHealth { port: 9, service: text("a.B") }),
-                "grpc <pod>:9 a.B",
-                "grpc <pod>:9 a.B",
+                Handler::Grpc(GrpcHealth { port: 9, service: text("a.B"), is_tls: true }),
+                "grpc <pod>:9 a.B mode=TLS",
+                "grpc <pod>:9 a.B mode=TLS",
             ),
-            (Handler::Grpc(GrpcHealth { port: 9, service: String::new() }), "grpc <pod>:9", "grpc <pod>:9"),
+            (
+                Handler::Grpc(GrpcHealth { port: 9, service: String::new(), is_tls: false }),
+                "grpc <pod>:9",
+                "grpc <pod>:9",
+            ),
         ] {
             assert_eq!(
                 (action(&handler, false).as_str(), action(&handler, true).as_str()),

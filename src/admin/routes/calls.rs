@@ -83,8 +83,7 @@ pub(super) async fn explain(
     let Path(id) =
         id.map_err(|_| RequestError::BadRequest("the id of a call must be a number".to_owned()))?;
     let Some(record) = admin.state.calls.get(id) else { return explain_in_flight(&admin, id).await };
-    let mut sentences = execsync::explain(&record);
-    sentences.extend(admin.explain_unknown(&record));
+    let sentences = admin.explain(&record, &record);
     let call = api::ListedCall::Ended(Box::new((&*record).into()));
     Ok(Json(api::Explanation { call, sentences }).into_response())
 }
@@ -94,7 +93,7 @@ async fn explain_in_flight(admin: &Admin, id: u64) -> Result<Response, RequestEr
     let call = admin.state.in_flight.list().await.into_iter().find(|call| call.info.id == id);
     let call = call.ok_or_else(|| {
         RequestError::BadRequest(format!(
-            "call {id} is neither recorded nor in flight; `probeshim calls` shows the calls"
+            "call {id} is neither recorded nor in flight; `probeshim calls` shows the calls; after a restart, ids begin thousands higher"
         ))
     })?;
     let session = call.details.progress.filter(|progress| progress.exited.is_some());

@@ -1,7 +1,7 @@
 //! Routes of fault rules: they are listed, activated, ended and planned.
 
 use std::collections::HashSet;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
@@ -19,7 +19,7 @@ use crate::history::{Filter, Selection};
 use crate::policy::{FaultRule, Plan, PlannedCall, RuleError, RuleSource, is_lifetime};
 
 /// Permits the rules of one request at a time to be parsed.
-static PARSER: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(1)));
+static PARSER: Semaphore = Semaphore::const_new(1);
 
 /// Name of a rule until it receives another.
 const NAMELESS: &str = "fault";
@@ -110,7 +110,7 @@ impl ParsedRules {
     /// Parses rules on another thread: the patterns of commands take milliseconds each. Requests
     /// take turns, so that they have at most one core.
     async fn new(bodies: Vec<FaultBody>) -> Result<Self, RequestError> {
-        let turn = PARSER.clone().acquire_owned().await;
+        let turn = PARSER.acquire().await;
         let parsed = tokio::task::spawn_blocking(move || {
             // The turn ends with the work, also if the client does not wait for it.
             let _turn = turn;

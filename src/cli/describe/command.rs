@@ -10,8 +10,10 @@ use super::super::admin_args::AdminArgs;
 use super::super::pod_arg::{NamespaceArg, find_one_pod};
 use super::super::pod_list::PodList;
 use super::super::pods::managed_object;
+use super::super::probes::ObservedProbes;
 use super::super::stderr::note;
-use super::{other, render};
+use super::other::{self, Observed};
+use super::render;
 use crate::admin::Client;
 use crate::admin::api::{Call, CallsQuery, Event, EventsQuery, StatusPod};
 use crate::terminal::screen::Screen;
@@ -61,8 +63,12 @@ impl DescribeCommand {
                 serde_json::from_str(object.get()).context("the response is not a list of pods")?;
             render(object, pod, &events, &list.mode, now, screen)
         } else {
-            let calls = calls(&client, pod).await?;
-            other::render(&sandboxes, &events, &calls, &list.mode, now, screen)
+            let probes =
+                ObservedProbes::query(&client, &list.sandboxes, Some(std::slice::from_ref(&sandboxes)))
+                    .await?;
+            let observed =
+                Observed { events: &events, calls: &calls(&client, pod).await?, probes: probes.of_pod() };
+            other::render(&sandboxes, &observed, &list.mode, now, screen)
         };
         screen.print(&text)?;
         Ok(())

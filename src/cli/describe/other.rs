@@ -11,11 +11,18 @@ use crate::admin::api::{Call, Event, StatusContainer, StatusPod};
 use crate::terminal::screen::Screen;
 use crate::terminal::{format, harmless_name};
 
+/// Observations of a pod.
+pub(super) struct Observed<'a> {
+    pub(super) events: &'a [&'a Event],
+    pub(super) calls: &'a [Call],
+    /// Columns and rows of the results of its probes in the last hour.
+    pub(super) probes: (Vec<Column>, Vec<Vec<Cell>>),
+}
+
 /// Returns the description of a pod. Its newest sandbox is the last one.
 pub(super) fn render(
     sandboxes: &[&StatusPod],
-    events: &[&Event],
-    calls: &[Call],
+    observed: &Observed<'_>,
     mode: &str,
     now: Timestamp,
     screen: Screen,
@@ -42,8 +49,10 @@ pub(super) fn render(
     for container in containers {
         page.other_container(pod, container);
     }
-    page.events(events);
-    page.calls(calls);
+    let (columns, rows) = &observed.probes;
+    page.table("Probes", columns.clone(), rows);
+    page.events(observed.events);
+    page.calls(observed.calls);
     page.lines.join("\n") + "\n"
 }
 

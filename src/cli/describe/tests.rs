@@ -2,7 +2,9 @@
 
 use serde_json::json;
 
+use super::super::probes::ObservedProbes;
 use super::super::snapshots::assert_screens;
+use super::other::Observed;
 use super::*;
 use crate::admin::api::Call;
 
@@ -102,6 +104,8 @@ fn a_pod_of_another_client_is_described_with_wrapped_messages() {
     .unwrap();
     let now = "2026-11-24T13:00:00Z".parse().unwrap();
     assert_screens("describe_other", |screen| {
-        other::render(&[&pod], &events, std::slice::from_ref(&call), "kill", now, screen)
+        let probes = ObservedProbes::samples().of_pod();
+        let observed = Observed { events: &events, calls: std::slice::from_ref(&call), probes };
+        other::render(&[&pod], &observed, "kill", now, screen)
     });
 }

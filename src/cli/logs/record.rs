@@ -1,5 +1,7 @@
 //! Records of a container's log in the format of the CRI: `TIME STREAM TAGS CONTENT`.
 
+use jiff::Timestamp;
+
 use crate::terminal::is_printable;
 
 /// A line of a log file.
@@ -14,21 +16,31 @@ struct Record<'a> {
 /// Prints the content of records.
 #[derive(Debug)]
 pub(super) struct RecordPrinter {
+    /// Text before each line.
+    prefix: String,
     timestamps: bool,
     /// Whether control characters are escaped, because a terminal would interpret them.
     escape: bool,
+    /// Time before which lines are not printed.
+    since: Option<Timestamp>,
     /// Whether the last record was partial.
     within_line: bool,
 }
 
 impl RecordPrinter {
-    pub(super) fn new(timestamps: bool, escape: bool) -> Self {
-        Self { timestamps, escape, within_line: false }
+    pub(super) fn new(prefix: String, timestamps: bool, escape: bool, since: Option<Timestamp>) -> Self {
+        Self { prefix, timestamps, escape, since, within_line: false }
     }
 
     /// Appends the content of a line of the file. A line in another format is printed as it is.
     pub(super) fn print(&mut self, line: &[u8], text: &mut Vec<u8>) {
         let record = Record::parse(line).unwrap_or(Record { time: b"", is_partial: false, content: line });
+        if self.since.is_some_and(|since| record.time().is_some_and(|time| time < since)) {
+            return;
+        }
+        if !self.within_line {
+            text.extend_from_slice(self.prefix.as_bytes());
+        }
         if self.timestamps && !self.within_line && !record.time.is_empty() {
             text.extend_from_slice(record.time);
             text.push(b' ');
@@ -46,6 +58,10 @@ impl RecordPrinter {
 }
 
 impl<'a> Record<'a> {
+    fn time(&self) -> Option<Timestamp> {
+        std::str::from_utf8(self.time).ok()?.parse().ok()
+    }
+
     fn parse(line: &'a [u8]) -> Option<Self> {
         let mut parts = line.splitn(4, |byte| *byte == b' ');
         let (time, stream, tags) = (parts.next()?, parts.next()?, parts.next()?);
@@ -75,7 +91,8 @@ mod tests {
     use super::*;
 
     fn printed(lines: &[&[u8]], timestamps: bool, escape: bool) -> Vec<u8> {
-        let (mut printer, mut text) = (RecordPrinter::new(timestamps, escape), Vec::new());
+        let (mut printer, mut text) =
+            (RecordPrinter::new(String::new(), timestamps, escape, None), Vec::new());
         for line in lines {
             printer.print(line, &mut text);
         }
@@ -94,6 +111,32 @@ mod tests {
         assert_eq!(printed(&lines, false, false), b"one\ntwo, and more\n\nnot a record\n");
         let times = "2026-01-02T03:04:05.1Z one\n2026-01-02T03:04:06.1Z two, and more\n2026-01-02T03:04:08.1Z \nnot a record\n";
         assert_eq!(String::from_utf8(printed(&lines, true, false)).unwrap(), times);
+    }
+
+    #[test]
+    fn lines_before_a_time_are_not_printed() {
+        let since = Some("2026-01-02T03:04:06Z".parse().unwrap());
+        let (mut printer, mut text) = (RecordPrinter::new(String::new(), false, false, since), Vec::new());
+        let lines: [&[u8]; 4] = [
+            b"2026-01-02T03:04:05.999Z stdout P old, ",
+            b"2026-01-02T03:04:05.999Z stdout F and more",
+            b"2026-01-02T05:04:06.5+02:00 stdout F new",
+            b"not a record",
+        ];
+        for line in lines {
+            printer.print(line, &mut text);
+        }
+        assert_eq!(text, b"new\nnot a record\n");
+    }
+
+    #[test]
+    fn a_line_of_several_records_has_one_prefix() {
+        let (mut printer, mut text) =
+            (RecordPrinter::new("[web] ".to_owned(), true, false, None), Vec::new());
+        for line in [&b"1 stdout P one"[..], b"2 stdout F , two", b"3 stdout F three"] {
+            printer.print(line, &mut text);
+        }
+        assert_eq!(String::from_utf8(text).unwrap(), "[web] 1 one, two\n[web] 3 three\n");
     }
 
     #[test]

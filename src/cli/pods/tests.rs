@@ -26,7 +26,7 @@ fn pods() -> Vec<StatusPod> {
     let mut managed =
         pod("shop", "web-7d4b9c6f8-x2x9z", "ready", &[container("main", "running", None, Some(true), 2)]);
     let more = json!({
-        "status": "CrashLoopBackOff", "ready_containers": 1, "total_containers": 2, "restarts": 3, "started": "2026-11-24T12:41:00Z",
+        "status": "CrashLoopBackOff", "readyContainers": 1, "totalContainers": 2, "restarts": 3, "started": "2026-11-24T12:41:00Z",
         "restarted": "2026-11-24T12:59:15Z", "created": null, "source": "play",
     });
     managed.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());

@@ -28,7 +28,7 @@ const PAST_CALLS: usize = 500;
 
 /// The probes of the selected pods.
 #[derive(Debug)]
-pub(super) struct ObservedProbes {
+pub(in crate::cli) struct ObservedProbes {
     rows: Vec<ProbeRow>,
     /// Probes that are known from manifests and similar sources, as JSON.
     known: Vec<(KnownProbe, serde_json::Value)>,
@@ -40,7 +40,7 @@ type KnownProbe = [String; 4];
 impl ObservedProbes {
     /// Queries the results. `selected` are the pods that are shown; `None` shows those of pods that
     /// no longer exist too.
-    pub(super) async fn query(
+    pub(in crate::cli) async fn query(
         client: &Client,
         pods: &[StatusPod],
         selected: Option<&[Vec<&StatusPod>]>,
@@ -66,6 +66,32 @@ impl ObservedProbes {
         let all = crate::cli::pod_summary::by_pod(&sandboxes);
         let known = all.iter().flat_map(|pod| probes(pod)).map(|of| Ok((names(&of), json(of)?)));
         Ok(Self { rows, known: known.collect::<Result<_, CliError>>()? })
+    }
+
+    /// Returns the table of the probes of one pod, for its description.
+    pub(in crate::cli) fn of_pod(&self) -> (Vec<Column>, Vec<Vec<Cell>>) {
+        let columns = [
+            Column::text("Container"),
+            Column::text("Probe"),
+            Column::text("Last Result"),
+            Column::numeric("Attempts"),
+            Column::numeric("Failed"),
+            Column::numeric("P99"),
+            Column::text("Handler"),
+        ];
+        let cells = |row: &ProbeRow| {
+            let [result, attempts, failed, p99] = numbers(row);
+            vec![
+                Cell::new(&row.key.container),
+                Cell::new(type_of(row)),
+                result,
+                attempts,
+                failed,
+                p99,
+                Cell::new(&row.handler),
+            ]
+        };
+        (columns.into(), self.rows.iter().map(cells).collect())
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -158,24 +184,30 @@ fn columns(with_namespace: bool) -> Vec<Column> {
 
 fn cells(row: &ProbeRow, with_namespace: bool) -> Vec<Cell> {
     let namespace = with_namespace.then(|| Cell::new(&row.key.namespace));
+    let first =
+        [&row.key.pod, &row.key.container].map(Cell::new).into_iter().chain([Cell::new(type_of(row))]);
+    let last = [&row.key.prober, &row.handler].map(Cell::new);
+    namespace.into_iter().chain(first).chain(numbers(row)).chain(last).collect()
+}
+
+/// Returns the type of a probe, or the program of one that is inferred.
+fn type_of(row: &ProbeRow) -> &str {
+    row.key.learned.as_ref().map_or(row.key.probe.as_str(), |learned| learned.program())
+}
+
+/// Returns the cells of the last result, the attempts, the failures and the 99th percentile.
+fn numbers(row: &ProbeRow) -> [Cell; 4] {
     let bad = |is_bad: bool| if is_bad { AnsiColor::Yellow.on_default() } else { Style::new() };
     let result = match row.result.text.as_str() {
         "" => "not observed".to_owned(),
         text => text.to_owned(),
     };
-    let probe = row.key.learned.as_ref().map_or(row.key.probe.as_str(), |learned| learned.program());
-    let others = [
-        Cell::new(&row.key.pod),
-        Cell::new(&row.key.container),
-        Cell::new(probe),
+    [
         Cell::styled(result, bad(row.result.is_bad)),
         Cell::new(row.attempts.to_string()),
         Cell::styled(row.failed.to_string(), bad(row.failed > 0)),
         Cell::new(row.p99.map(format::duration).unwrap_or_default()),
-        Cell::new(&row.key.prober),
-        Cell::new(&row.handler),
-    ];
-    namespace.into_iter().chain(others).collect()
+    ]
 }
 
 #[cfg(test)]
@@ -187,41 +219,51 @@ mod tests {
     use crate::history::timeline::LearnedExec;
     use crate::overview::{ProbeKey, RowResult};
 
+    impl ObservedProbes {
+        /// Returns a probe that fails, a command that is inferred to be one, and a probe that was
+        /// not observed.
+        pub(in crate::cli) fn samples() -> Self {
+            let row = |probe: &str, handler: &str, learned: bool, result: &str, failed: u32| ProbeRow {
+                key: ProbeKey {
+                    namespace: "shop".to_owned(),
+                    pod: "web".to_owned(),
+                    container: "main".to_owned(),
+                    probe: probe.to_owned(),
+                    prober: if result.is_empty() { "" } else { "kubelet" }.to_owned(),
+                    learned: learned
+                        .then(|| LearnedExec { command: handler.to_owned(), timeout_ms: Some(1000) }),
+                },
+                index: Some(0),
+                rank: 0,
+                handler: handler.to_owned(),
+                result: RowResult { text: result.to_owned(), is_bad: failed > 0, long_text: None },
+                strip: Vec::new(),
+                attempts: if result.is_empty() { 0 } else { 42 },
+                failed,
+                p50: None,
+                p99: (!result.is_empty()).then(|| Duration::from_millis(90)),
+                margin_ms: None,
+                kills: 0,
+                would_be_kills: 0,
+                restarts: 0,
+                failure_thresholds: Vec::new(),
+            };
+            let rows = vec![
+                row("liveness", "cat /tmp/healthy", false, "exit 1", 21),
+                row("sh -c 'exit 0'", "sh -c 'exit 0'", true, "ok", 0),
+                row("readiness", "http-get http://:8080/", false, "", 0),
+            ];
+            let known = vec![(
+                ["shop", "web", "main", "readiness"].map(str::to_owned),
+                json!({"type": "readiness", "source": "manifest"}),
+            )];
+            Self { rows, known }
+        }
+    }
+
     #[test]
     fn probes_of_other_clients_have_their_last_result_and_the_numbers_of_their_attempts() {
-        let row = |probe: &str, handler: &str, learned: bool, result: &str, failed: u32| ProbeRow {
-            key: ProbeKey {
-                namespace: "shop".to_owned(),
-                pod: "web".to_owned(),
-                container: "main".to_owned(),
-                probe: probe.to_owned(),
-                prober: if result.is_empty() { "" } else { "kubelet" }.to_owned(),
-                learned: learned.then(|| LearnedExec { command: handler.to_owned(), timeout_ms: Some(1000) }),
-            },
-            index: Some(0),
-            rank: 0,
-            handler: handler.to_owned(),
-            result: RowResult { text: result.to_owned(), is_bad: failed > 0 },
-            strip: Vec::new(),
-            attempts: if result.is_empty() { 0 } else { 42 },
-            failed,
-            p50: None,
-            p99: (!result.is_empty()).then(|| Duration::from_millis(90)),
-            margin_ms: None,
-            kills: 0,
-            would_be_kills: 0,
-            restarts: 0,
-        };
-        let rows = vec![
-            row("liveness", "cat /tmp/healthy", false, "exit 1", 21),
-            row("sh -c 'exit 0'", "sh -c 'exit 0'", true, "ok", 0),
-            row("readiness", "http-get http://:8080/", false, "", 0),
-        ];
-        let known = vec![(
-            ["shop", "web", "main", "readiness"].map(str::to_owned),
-            json!({"type": "readiness", "source": "manifest"}),
-        )];
-        let probes = ObservedProbes { rows, known };
+        let probes = ObservedProbes::samples();
         assert_screens("probes_observed", |screen| probes.table(false, screen));
         let documents = probes.documents().unwrap();
         let document: serde_json::Value = serde_json::from_str(documents[2].get()).unwrap();

@@ -109,4 +109,9 @@ fn the_status_says_that_probes_do_not_run_in_the_mode_off() {
     let dry_run = shown("dry-run");
     assert!(dry_run.contains("mode         dry-run: probes run, and nothing is killed\n"), "{dry_run}");
     assert!(dry_run.contains("probe of main failed 9 in a row, would kill at 3"), "{dry_run}");
+    status.mode = "off".to_owned();
+    status.pods = Vec::new();
+    let none = table(&status, "2026-11-24T13:00:00Z".parse().unwrap(), plain);
+    let expected = "probes       0 of probeshim (mode off); see `probeshim probes` for those of clients\n";
+    assert!(none.contains(expected), "{none}");
 }

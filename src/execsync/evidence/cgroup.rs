@@ -163,6 +163,11 @@ impl Cgroup {
         all.min_by_key(room)
     }
 
+    /// Returns the number of processes and threads of the container, zombies included.
+    pub(super) fn tasks(&self) -> Option<u64> {
+        read(self.pids.as_ref(), "pids.current")?.trim().parse().ok()
+    }
+
     pub(super) fn is_frozen(&self) -> Option<bool> {
         match self.version {
             Version::V1 => Some(read(self.freezer.as_ref(), "freezer.state")?.trim() != "THAWED"),
@@ -243,6 +248,7 @@ mod tests {
         assert_eq!(counters.cpu.unwrap().throttled_periods, 4);
         assert_eq!((counters.oom_kills, counters.pressure), (Some(2), None));
         assert_eq!((cgroup.quota(), cgroup.is_frozen()), (Some(0.05), Some(true)));
+        assert_eq!(cgroup.tasks(), Some(3));
         let own = Pids { current: 3, max: None, scope: PidsScope::Container };
         assert_eq!(cgroup.pids(), Some(own));
         write(&at("pids").join(".."), "pids.current", "9\n");

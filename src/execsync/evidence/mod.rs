@@ -4,12 +4,15 @@ mod cgroup;
 mod counters;
 mod processes;
 mod sampler;
+mod zombies;
 
 use std::time::Duration;
 
-pub(super) use processes::{DEFUNCT, keep_program};
+pub(super) use processes::keep_program;
 pub use processes::{ProcessInfo, session_processes};
 pub(super) use sampler::{SampleRequest, SampleResult, Sampler};
+pub(super) use zombies::ZombieReport;
+pub use zombies::{ZombieParent, Zombies};
 
 /// Measurements from the start of a call to its end. They begin up to 0.1 s before the call if
 /// another call of the container began then, or slightly after its start if the container had to be

@@ -2,7 +2,9 @@
 
 use std::collections::HashSet;
 
-use procfs::process::Process as Proc;
+use procfs::process::{Process as Proc, Stat};
+
+use crate::processes;
 
 /// Maximum size of a command line that is compared with commands, in bytes.
 const MAX_COMPARED_BYTES: usize = 64 << 10;
@@ -12,15 +14,15 @@ const MAX_PROCESSES: usize = 32;
 const MAX_ARGS: usize = 32;
 const MAX_CMDLINE_BYTES: usize = 256;
 
-/// Last argument in the command of a zombie, which has no command line, as `ps` marks it.
-pub(in crate::execsync) const DEFUNCT: &str = "<defunct>";
+/// Subcommand of procrun's monitors.
+const MONITOR: &str = "monitor";
 
 /// A process in a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessInfo {
     /// The pid on the host.
     pub pid: u32,
-    /// The id of the session, which is the pid of the process that an exec started.
+    /// The pid of the process that an exec started, which leads the session or the process group.
     pub session: u32,
     /// The command line.
     pub command: Vec<String>,
@@ -35,28 +37,56 @@ pub(super) fn read_cmdline(pid: u32) -> Option<Vec<String>> {
 }
 
 /// Returns the processes of a container that belong to the session of an exec, and have not ended.
-/// Only processes are returned whose cgroup names the container: if probeshim is in another PID
-/// namespace than the runtime, the pid belongs to another process. `redact` limits command lines to
-/// their programs.
+/// Only processes are returned whose cgroup or monitor is that of the container: if probeshim is in
+/// another PID namespace than the runtime, the pid is that of another process. `redact` limits
+/// command lines to their programs.
 #[must_use]
 pub fn session_processes(container: &str, session: u32, redact: bool) -> Vec<ProcessInfo> {
-    let is_inside = |process: &Proc| {
-        let groups = process.cgroups().ok();
-        groups.is_some_and(|groups| groups.into_iter().any(|group| group.pathname.contains(container)))
-    };
-    let processes = procfs::process::all_processes().into_iter().flatten().flatten();
-    let pids = processes.filter(|process| {
-        let stat = process.stat().ok();
-        stat.is_some_and(|stat| u32::try_from(stat.session) == Ok(session)) && is_inside(process)
-    });
-    let pids: Vec<i32> = pids.map(|process| process.pid).collect();
-    let mut processes = in_sessions(&pids, &HashSet::from([session]));
+    let sessions = HashSet::from([session]);
+    let is_left = |stat: &Stat| exec_of(stat, &sessions).is_some() && is_inside(stat, container);
+    let pids: Vec<i32> = processes::all().filter(is_left).map(|stat| stat.pid).collect();
+    let mut processes = in_sessions(&pids, &sessions);
     if redact {
         for process in &mut processes {
             keep_program(&mut process.command);
         }
     }
     processes
+}
+
+/// Returns whether a process belongs to a container: its cgroup names the container, or its session
+/// is that of procrun's monitor of the container.
+fn is_inside(stat: &Stat, container: &str) -> bool {
+    let groups = Proc::new(stat.pid).and_then(|process| process.cgroups()).ok();
+    groups.is_some_and(|groups| groups.into_iter().any(|group| group.pathname.contains(container)))
+        || is_monitor(stat.session, container)
+}
+
+/// Returns whether a process is procrun's monitor of a container, which has the directory of the
+/// container in its command line.
+fn is_monitor(pid: i32, container: &str) -> bool {
+    let args = Proc::new(pid).and_then(|process| process.cmdline()).unwrap_or_default();
+    args.get(1).is_some_and(|subcommand| subcommand == MONITOR)
+        && args.last().is_some_and(|directory| directory.rsplit('/').any(|part| part == container))
+}
+
+/// Returns the pid of procrun's monitor of a container, by the first process of the container.
+/// `None` if the container is of another runtime.
+pub(super) fn monitor_of(init_pid: i32, container: &str) -> Option<i32> {
+    let session = Proc::new(init_pid).ok()?.stat().ok()?.session;
+    is_monitor(session, container).then_some(session)
+}
+
+/// Returns the pids of all processes of a session.
+pub(super) fn session_members(session: i32) -> Vec<i32> {
+    processes::all().filter(|stat| stat.session == session).map(|stat| stat.pid).collect()
+}
+
+/// Returns which of these execs started a process: the one that has the pid of its session, or of
+/// its process group. The OCI runtimes start each exec in a session of its own, and procrun in a
+/// process group of its own. The processes that it starts stay there, unless they call `setsid`.
+pub(super) fn exec_of(stat: &Stat, execs: &HashSet<u32>) -> Option<u32> {
+    [stat.session, stat.pgrp].into_iter().map(i32::unsigned_abs).find(|exec| execs.contains(exec))
 }
 
 /// Cuts the command line of a process to its program.
@@ -68,14 +98,12 @@ pub(in crate::execsync) fn keep_program(command: &mut Vec<String>) {
     }
 }
 
-/// Returns the processes among `pids` that belong to one of these sessions and have not ended. The
-/// OCI runtimes start each exec in a session of its own, and the processes that it starts stay in
-/// the session, unless they call `setsid`.
+/// Returns the processes among `pids` that belong to one of these sessions and have not ended.
 pub(super) fn in_sessions(pids: &[i32], sessions: &HashSet<u32>) -> Vec<ProcessInfo> {
     let look = |pid: &i32| {
         let process = Proc::new(*pid).ok()?;
         let stat = process.stat().ok()?;
-        let session = u32::try_from(stat.session).ok().filter(|session| sessions.contains(session))?;
+        let session = exec_of(&stat, sessions)?;
         let is_zombie = stat.state == 'Z';
         let command = process.cmdline().ok().filter(|args| !args.is_empty());
         // A process without a command line, such as one that is ending, is listed by its name.
@@ -85,23 +113,6 @@ pub(super) fn in_sessions(pids: &[i32], sessions: &HashSet<u32>) -> Vec<ProcessI
         (!is_zombie).then_some(ProcessInfo { pid: pid.unsigned_abs(), session, command })
     };
     pids.iter().filter_map(look).take(MAX_PROCESSES).collect()
-}
-
-/// Returns the zombies among the children of `parents` that belong to one of these sessions. A
-/// zombie is in no list of a cgroup's processes. An orphan is a child of the first process of its
-/// container.
-pub(super) fn zombies_in_sessions(parents: &[i32], sessions: &HashSet<u32>) -> Vec<ProcessInfo> {
-    let children = |pid: &i32| {
-        let children = Proc::new(*pid).ok()?.task_main_thread().ok()?.children();
-        children.ok()
-    };
-    let look = |pid: u32| {
-        let stat = Proc::new(i32::try_from(pid).ok()?).ok()?.stat().ok()?;
-        let session = u32::try_from(stat.session).ok().filter(|session| sessions.contains(session))?;
-        let command = vec![stat.comm, DEFUNCT.to_owned()];
-        (stat.state == 'Z').then_some(ProcessInfo { pid, session, command })
-    };
-    parents.iter().filter_map(children).flatten().filter_map(look).take(MAX_PROCESSES).collect()
 }
 
 #[cfg(test)]
@@ -131,29 +142,5 @@ mod tests {
         let mut title = vec!["worker: s3cret".to_owned()];
         keep_program(&mut title);
         assert_eq!(title, ["worker:"]);
-    }
-    #[test]
-    fn a_zombie_of_a_session_is_found_below_its_parent() {
-        let script = "setsid true & echo $!; exec sleep 1000";
-        let mut parent = Command::new("sh").args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(parent.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let session: u32 = line.trim().parse().unwrap();
-        let is_zombie = || {
-            let stat = Proc::new(session.cast_signed()).unwrap().stat().unwrap();
-            stat.state == 'Z' && stat.session == session.cast_signed()
-        };
-        while !is_zombie() {
-            std::thread::yield_now();
-        }
-        let (parents, sessions) = ([parent.id().cast_signed()], HashSet::from([session]));
-        let found = zombies_in_sessions(&parents, &sessions);
-        let running = in_sessions(&[session.cast_signed()], &sessions);
-        let others = zombies_in_sessions(&parents, &HashSet::new());
-        parent.kill().unwrap();
-        parent.wait().unwrap();
-        assert_eq!(found.iter().map(|it| it.pid).collect::<Vec<_>>(), [session]);
-        assert_eq!(found[0].command, ["true", DEFUNCT]);
-        assert!(running.is_empty() && others.is_empty());
     }
 }

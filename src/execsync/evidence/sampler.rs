@@ -16,7 +16,8 @@ use tokio::time::Instant;
 
 use super::cgroup::{Cgroup, CgroupMount, mounts, pressures};
 use super::counters::Counters;
-use super::processes::{in_sessions, read_cmdline, zombies_in_sessions};
+use super::processes::{in_sessions, monitor_of, read_cmdline, session_members};
+use super::zombies::{ZombieReport, ZombieSearch};
 use super::{Evidence, PressureStall, ProcessInfo};
 
 /// Maximum number of queued requests; further requests are refused.
@@ -43,8 +44,9 @@ pub(in crate::execsync) enum SampleRequest {
     Evidence { call: u64, container: Arc<str>, in_flight: (usize, usize) },
     /// Reads the command line of a process.
     Cmdline { container: Arc<str>, exec: Box<str>, pid: u32 },
-    /// Lists the processes that are left of these sessions.
-    SessionProcesses { container: Arc<str>, sessions: HashSet<u32> },
+    /// Lists the processes that are left of `sessions`, and counts the zombies that `execs`, the
+    /// pids of execs that have ended, left.
+    SessionProcesses { container: Arc<str>, sessions: HashSet<u32>, execs: HashSet<u32> },
 }
 
 /// A result of the sampler.
@@ -54,8 +56,8 @@ pub(in crate::execsync) enum SampleResult {
     Evidence { call: u64, evidence: Box<Evidence> },
     /// The command line of a process.
     Cmdline { container: Arc<str>, exec: Box<str>, args: Vec<String> },
-    /// Processes that are left of sessions.
-    SessionProcesses { container: Arc<str>, processes: Vec<ProcessInfo> },
+    /// Processes that are left of sessions, and zombies that execs left.
+    SessionProcesses { container: Arc<str>, processes: Vec<ProcessInfo>, zombies: ZombieReport },
     /// The pid of the first process of a container; `None` if the runtime did not report it. The
     /// analyzer sends this result, not the sampler.
     InitPid { container: Arc<str>, pid: Option<i32> },
@@ -68,16 +70,19 @@ pub(in crate::execsync) struct Sampler(SyncSender<SampleRequest>);
 /// State of the sampler's thread.
 struct SamplerState {
     mounts: Vec<CgroupMount>,
-    containers: HashMap<Arc<str>, CgroupCache>,
+    containers: HashMap<Arc<str>, SampledContainer>,
     baselines: BTreeMap<u64, (Arc<str>, Rc<Baseline>)>,
     node_pressure: Option<(Instant, PressureStall)>,
     results: UnboundedSender<SampleResult>,
 }
 
-#[derive(Default)]
-struct CgroupCache {
+struct SampledContainer {
+    first_process: i32,
     cgroup: Option<Cgroup>,
+    /// The pid of procrun's monitor, whose session the processes of the container are.
+    monitor: Option<i32>,
     last_baseline: Option<Rc<Baseline>>,
+    zombies: ZombieSearch,
 }
 
 /// The counters at the start of a call.
@@ -125,7 +130,15 @@ impl SamplerState {
         match request {
             SampleRequest::InitPid { container, pid } => {
                 let cgroup = Cgroup::find(pid, &container, &self.mounts);
-                self.containers.insert(container.clone(), CgroupCache { cgroup, last_baseline: None });
+                let monitor = if cgroup.is_none() { monitor_of(pid, &container) } else { None };
+                let sampled = SampledContainer {
+                    first_process: pid,
+                    cgroup,
+                    monitor,
+                    last_baseline: None,
+                    zombies: ZombieSearch::default(),
+                };
+                self.containers.insert(container.clone(), sampled);
                 self.add_late_baselines(&container);
             }
             SampleRequest::ContainerGone { container } => drop(self.containers.remove(&container)),
@@ -145,16 +158,12 @@ impl SamplerState {
                 let args = read_cmdline(pid)?;
                 return Some(SampleResult::Cmdline { container, exec, args });
             }
-            SampleRequest::SessionProcesses { container, sessions } => {
-                // Without a known cgroup, no process is found.
-                let cgroup = self.containers.get(&container).and_then(|cache| cache.cgroup.as_ref());
-                let processes = cgroup.map(|cgroup| {
-                    let pids = cgroup.processes();
-                    let running = in_sessions(&pids, &sessions);
-                    running.into_iter().chain(zombies_in_sessions(&pids, &sessions)).collect()
-                });
-                let processes = processes.unwrap_or_default();
-                return Some(SampleResult::SessionProcesses { container, processes });
+            SampleRequest::SessionProcesses { container, sessions, execs } => {
+                let (processes, zombies) = match self.containers.get_mut(&container) {
+                    Some(sampled) => sampled.left_by(&sessions, &execs),
+                    None => (Vec::new(), ZombieReport::Unknown),
+                };
+                return Some(SampleResult::SessionProcesses { container, processes, zombies });
             }
         }
         None
@@ -222,6 +231,30 @@ impl SamplerState {
                 .zip(before.oom_kills)
                 .map(|(now, before)| now.saturating_sub(before)),
             load: load_average(),
+        }
+    }
+}
+
+impl SampledContainer {
+    /// Returns the processes that are left of sessions, and the zombies that execs left.
+    fn left_by(&mut self, sessions: &HashSet<u32>, execs: &HashSet<u32>) -> (Vec<ProcessInfo>, ZombieReport) {
+        let processes =
+            if sessions.is_empty() { Vec::new() } else { in_sessions(&self.processes(), sessions) };
+        // The monitor of procrun waits for orphans.
+        let zombies = match &self.cgroup {
+            Some(cgroup) => self.zombies.search(cgroup.tasks(), self.first_process, &processes, execs),
+            None => ZombieReport::Unknown,
+        };
+        (processes, zombies)
+    }
+
+    /// Returns the pids of the container's processes; none if neither its cgroup nor its monitor is
+    /// known.
+    fn processes(&self) -> Vec<i32> {
+        match (&self.cgroup, self.monitor) {
+            (Some(cgroup), _) => cgroup.processes(),
+            (None, Some(monitor)) => session_members(monitor),
+            (None, None) => Vec::new(),
         }
     }
 }

@@ -5,6 +5,7 @@ mod ending;
 mod findings;
 mod in_flight;
 mod phases;
+mod stop;
 mod verdict;
 
 use std::time::{Duration, SystemTime};
@@ -13,6 +14,7 @@ use jiff::Timestamp;
 
 pub(crate) use advice::DRAIN_ADVICE;
 pub use in_flight::explain_in_flight;
+pub use stop::ContainerStop;
 
 use super::analysis::{CallRecord, ExecAnalysis};
 use super::cause::{Cause, CommandEnd};
@@ -29,6 +31,12 @@ const MAX_LINES: usize = 20;
 /// Explains a call, one sentence per string.
 #[must_use]
 pub fn explain(record: &CallRecord) -> Vec<String> {
+    explain_with_stop(record, None)
+}
+
+/// Explains a call and the stop of its container that [it shows](ContainerStop::is_shown_by).
+#[must_use]
+pub fn explain_with_stop(record: &CallRecord, stop: Option<&ContainerStop>) -> Vec<String> {
     let call = &*record.call;
     let is_sent = record.analysis.as_deref().is_none_or(ExecAnalysis::is_sent);
     let mut sentences = vec![describe_call(call, is_sent)];
@@ -56,6 +64,7 @@ pub fn explain(record: &CallRecord) -> Vec<String> {
             ending::end(call.ending)
         ));
         sentences.extend(status_message(call));
+        sentences.extend(stop.into_iter().flat_map(ContainerStop::describe));
         return sentences;
     };
     let causes = Cause::all(record);
@@ -65,10 +74,11 @@ pub fn explain(record: &CallRecord) -> Vec<String> {
     sentences.extend(status_message(call));
     sentences.extend(output(exec));
     sentences.extend(verdict::verdict(record));
+    sentences.extend(stop.and_then(|stop| stop.describe_after(record)));
     sentences.extend(ending::describe_command(exec, insight, command_end));
     sentences.extend(phases::describe(record, command_end));
     sentences.extend(container_exit(exec, &causes));
-    sentences.extend(evidence(insight, &causes));
+    sentences.extend(evidence(insight, &causes, call.is_affected()));
     sentences.extend(advice::advice(record, exec, insight, &causes));
     sentences
 }
@@ -246,13 +256,14 @@ fn describe_purpose(identity: &ProbeMatch) -> String {
 }
 
 /// Describes the measurements that can explain the causes.
-fn evidence(insight: &ExecAnalysis, causes: &[Cause]) -> Vec<String> {
+fn evidence(insight: &ExecAnalysis, causes: &[Cause], is_affected: bool) -> Vec<String> {
     let why = match insight.assessment {
         Assessment::Fine => {
-            return vec![
-                "The call was quick and succeeded, so probeshim measured neither the container nor the node."
-                    .to_owned(),
-            ];
+            let subject =
+                if is_affected { "Apart from the fault or limit of probeshim, the call" } else { "The call" };
+            return vec![format!(
+                "{subject} was quick and succeeded, so probeshim measured neither the container nor the node."
+            )];
         }
         Assessment::Failed => "the call failed",
         Assessment::Slow(Slow::HalfOfTimeout) => "the call took more than half of its timeout",

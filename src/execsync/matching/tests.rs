@@ -26,10 +26,14 @@ impl Clock {
 
     /// Returns an exec instance with an exec id of the CRI plugin.
     fn instance(self, number: u8, added: u32, exited: Option<(u32, u32)>) -> ExecInstance {
-        let mut instance = ExecInstance::new(&format!("{number:064x}"));
+        let exec = format!("{number:064x}");
+        ExecInstance { pid: Some(1000 + u32::from(number)), ..self.instance_with_id(&exec, added, exited) }
+    }
+
+    fn instance_with_id(self, exec: &str, added: u32, exited: Option<(u32, u32)>) -> ExecInstance {
+        let mut instance = ExecInstance::new(exec);
         instance.added = Some(self.moment(added));
         instance.started = Some(self.moment(added + 1));
-        instance.pid = Some(1000 + u32::from(number));
         instance.exited = exited.map(|(at, _)| self.moment(at));
         instance.status = exited.map(|(_, status)| status);
         instance
@@ -114,8 +118,7 @@ fn command_lines_distinguish_calls_only_if_every_instance_has_the_command_of_a_c
 #[test]
 fn exec_instances_of_other_clients_match_no_call() {
     let clock = Clock::new();
-    let mut foreign = clock.instance(1, 10, Some((90, 0)));
-    foreign.exec = "by-hand".into();
+    let foreign = clock.instance_with_id("by-hand", 10, Some((90, 0)));
     assert_eq!(found(&[claim(clock, 0, Some((100, 0)))], &[foreign]), [Match::None]);
 }
 

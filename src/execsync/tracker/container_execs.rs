@@ -16,6 +16,10 @@ use crate::execsync::phases::{MissingEvents, Phases, Timeline};
 /// Maximum number of candidates that an ambiguous call names.
 const MAX_CANDIDATES: usize = 8;
 
+/// Maximum number of unrecorded calls of a container that are matched with regard to each other.
+/// [`Matching`] would find most of more calls ambiguous, and would take long for each event.
+const MAX_MATCHED: usize = 32;
+
 /// Time for which an exec instance without a call, or of a recorded call, waits for its exit.
 pub(super) const LATE_EXIT_TTL: Duration = Duration::from_secs(600);
 
@@ -139,6 +143,9 @@ impl ContainerExecs {
                 Some(Phases::Missing { parts: timeline.parts(), what: MissingEvents::NotWatched }.into())
             }
             EventCoverage::Unsupported => Some(Phases::Unsupported(timeline.parts()).into()),
+            EventCoverage::Complete | EventCoverage::Interrupted if self.calls.len() > MAX_MATCHED => {
+                self.resolve_crowded(in_flight, timeline, all_events_known)
+            }
             EventCoverage::Complete | EventCoverage::Interrupted if all_events_known => {
                 Some(self.resolve_final(call, timeline, ended, matchings))
             }
@@ -146,6 +153,20 @@ impl ContainerExecs {
                 self.resolve_early(call, timeline, ended, matchings.open())
             }
         }
+    }
+
+    /// Resolves one of too many calls: it is ambiguous if any exec instance may belong to it.
+    fn resolve_crowded(
+        &self,
+        call: &ExecInFlight,
+        timeline: Timeline,
+        all_events_known: bool,
+    ) -> Option<Resolution> {
+        let instances = call.candidate().candidates(&self.instances, ExitEvents::Pending);
+        if !instances.is_empty() {
+            return Some(self.ambiguous(timeline, &instances).into());
+        }
+        all_events_known.then(|| Self::without_events(call, timeline))
     }
 
     /// Resolves a call before its deadline, if no later event can change the result.
@@ -160,7 +181,7 @@ impl ContainerExecs {
         // another call.
         let first = self.calls.iter().map(|call| call.started_at).min()?;
         let heard_of = self.instances.iter().filter(|instance| {
-            instance.has_cri_exec_id()
+            instance.has_cri_exec_id
                 && instance.first_event().is_some_and(|event_time| event_time.at + SKEW >= first)
         });
         if heard_of.count() < self.calls.iter().filter(|call| call.is_sent).count() {
@@ -200,11 +221,14 @@ impl ContainerExecs {
                 instance: Some(instance),
             },
             Match::OneOf(instances) => self.ambiguous(timeline, &instances).into(),
-            Match::None => {
-                let what = if is_blind { MissingEvents::Interrupted } else { MissingEvents::Everything };
-                Phases::Missing { parts: timeline.parts(), what }.into()
-            }
+            Match::None => Self::without_events(&self.calls[call], timeline),
         }
+    }
+
+    /// Resolves a call of which no event has arrived.
+    fn without_events(call: &ExecInFlight, timeline: Timeline) -> Resolution {
+        let what = if call.events_lost { MissingEvents::Interrupted } else { MissingEvents::Everything };
+        Phases::Missing { parts: timeline.parts(), what }.into()
     }
 
     fn ambiguous(&self, timeline: Timeline, instances: &[usize]) -> Phases {

@@ -1,18 +1,25 @@
 //! Headers of a probe's request: the configured headers, and those that the kubelet adds
 //! (`pkg/probe/http/request.go`: `newProbeRequest`).
 
-use bytes::Bytes;
 use http::header::{
-    ACCEPT, CONNECTION, CONTENT_LENGTH, HOST, REFERER, TRAILER, TRANSFER_ENCODING, USER_AGENT,
+    ACCEPT, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HOST, REFERER, TRAILER, TRANSFER_ENCODING, UPGRADE,
+    USER_AGENT,
 };
-use http::{HeaderMap, HeaderName, HeaderValue, Request};
-use http_body_util::Empty;
+use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::target_url::TargetUrl;
 use crate::gofmt::quote;
+use crate::handler::address::to_ascii;
 
 /// A request of a probe.
-pub(super) type GetRequest = Request<Empty<Bytes>>;
+#[derive(Clone, Debug)]
+pub(super) struct GetRequest {
+    /// Path and query, as they are sent.
+    target: Vec<u8>,
+    headers: HeaderMap,
+    /// Whether the header `Connection: close` follows all others.
+    has_close: bool,
+}
 
 /// Headers that are sent with each request of an attempt.
 pub(super) struct Headers(HeaderMap);
@@ -49,31 +56,88 @@ impl Headers {
     }
 
     /// Returns the configured host, if there is one.
-    pub(super) fn host(&self) -> Option<&str> {
-        self.0.get(HOST).and_then(|host| host.to_str().ok()).filter(|host| !host.is_empty())
+    pub(super) fn host(&self) -> Option<&[u8]> {
+        self.0.get(HOST).map(HeaderValue::as_bytes).filter(|host| !host.is_empty())
     }
 
     /// Returns a request for HTTP/1.1.
     pub(super) fn request(
         &self,
         place: &TargetUrl,
-        host: Option<&str>,
-        referer: Option<&str>,
+        host: Option<&[u8]>,
+        referer: Option<&[u8]>,
     ) -> Result<GetRequest, String> {
-        let invalid = |error: http::Error| error.to_string();
-        let mut request = Request::get(place.target()).body(Empty::new()).map_err(invalid)?;
-        let headers = request.headers_mut();
-        *headers = self.0.clone();
-        let host = HeaderValue::from_str(host.unwrap_or(&place.authority));
-        headers.insert(HOST, host.map_err(|_| "http: invalid Host header".to_owned())?);
-        headers.append(CONNECTION, HeaderValue::from_static("close"));
-        if let Some(referer) = referer.and_then(|referer| HeaderValue::from_str(referer).ok())
+        place.problem().map_or(Ok(()), Err)?;
+        let mut headers = self.0.clone();
+        headers.insert(HOST, host_header(host.unwrap_or(place.host_and_port())));
+        let is_switch = headers.contains_key(UPGRADE) && has_token(&headers, "upgrade");
+        let has_close = !is_switch && !has_token(&headers, "close");
+        if let Some(referer) = referer.and_then(|referer| HeaderValue::from_bytes(referer).ok())
             && !headers.contains_key(REFERER)
         {
             headers.insert(REFERER, referer);
         }
-        Ok(request)
+        if let Some(user) = place.authorization().and_then(|user| HeaderValue::try_from(user).ok())
+            && !headers.contains_key(AUTHORIZATION)
+        {
+            headers.insert(AUTHORIZATION, user);
+        }
+        Ok(GetRequest { target: place.target(), headers, has_close })
     }
+}
+
+impl GetRequest {
+    /// Returns the bytes of the request over HTTP/1.1, with the headers in Go's order
+    /// (`http.Request.Write`): Host, User-Agent, and the others by name.
+    pub(super) fn to_http1(&self) -> Vec<u8> {
+        let mut bytes = [b"GET ", &self.target[..], b" HTTP/1.1\r\n"].concat();
+        let mut others: Vec<&HeaderName> = self.headers.keys().collect();
+        others.retain(|name| ![HOST, USER_AGENT].contains(name));
+        others.sort_by_key(|name| canonical(name.as_str()));
+        for name in [&HOST, &USER_AGENT].into_iter().chain(others) {
+            for value in self.headers.get_all(name) {
+                bytes.extend_from_slice(canonical(name.as_str()).as_bytes());
+                bytes.extend_from_slice(b": ");
+                bytes.extend_from_slice(value.as_bytes());
+                bytes.extend_from_slice(b"\r\n");
+            }
+        }
+        if self.has_close {
+            bytes.extend_from_slice(b"Connection: close\r\n");
+        }
+        bytes.extend_from_slice(b"\r\n");
+        bytes
+    }
+
+    /// Returns path and query, as they are sent.
+    pub(super) fn target(&self) -> &[u8] {
+        &self.target
+    }
+
+    pub(super) fn headers(&self) -> &HeaderMap {
+        &self.headers
+    }
+}
+
+/// Returns the header Host: without the zone of an address, and with a name beyond ASCII in
+/// Punycode. Go sends an empty one for a host that no header can have.
+fn host_header(host: &[u8]) -> HeaderValue {
+    let text = String::from_utf8_lossy(host);
+    let (name, port) = text.rsplit_once(':').map_or((&*text, None), |(name, port)| (name, Some(port)));
+    let name = match name.split_once('%') {
+        Some((address, _)) if address.starts_with('[') => format!("{address}]").into(),
+        _ => to_ascii(name.into()),
+    };
+    let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || b"!$%&'()*+,-.:;=@[]_~".contains(&byte);
+    let host = port.map_or_else(|| name.to_string(), |port| format!("{name}:{port}"));
+    let valid = host.bytes().all(is_valid).then(|| HeaderValue::try_from(host).ok()).flatten();
+    valid.unwrap_or(HeaderValue::from_static(""))
+}
+
+/// Returns whether the header Connection has a token.
+fn has_token(headers: &HeaderMap, token: &str) -> bool {
+    let values = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).any(|one| one.trim().eq_ignore_ascii_case(token))
 }
 
 /// Returns the name of a header in Go's canonical form.

@@ -2,9 +2,10 @@
 //! (`pkg/probe/http/http.go`).
 
 mod conn_addrs;
+mod go_tls;
 mod go_url;
 mod headers;
-mod heads;
+mod http1;
 mod http2;
 mod interpret;
 mod round_trip;
@@ -15,14 +16,13 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
 use super::{MAX_OUTPUT_BYTES, ProbeError, ProbeOutcome, USER_AGENT};
-use crate::gofmt::quote;
 use crate::manifest::HttpGet;
 use headers::Headers;
 use round_trip::{HttpResponse, exchange};
 use target_url::TargetUrl;
 
-pub(crate) use interpret::{interpret_response, split_heads};
-pub(super) use round_trip::NOT_HTTPS;
+pub(super) use go_tls::NOT_HTTPS;
+pub(crate) use interpret::interpret_response;
 
 /// Number of redirects at which an attempt fails.
 const MAX_REDIRECTS: usize = 10;
@@ -46,39 +46,40 @@ pub(super) async fn attempt(
         TargetUrl::new(get.is_https, host, port, &get.path, redact).map_err(ProbeError::Request)?;
     let headers = match Headers::new(&get.headers, USER_AGENT) {
         Ok(headers) => headers,
-        Err(reason) => return Ok(failed(&place, &place.url(), &reason)),
+        Err(reason) => return Ok(failed(&place.quoted(), &reason)),
     };
-    let (mut own_host, mut referer) = (headers.host().map(str::to_owned), None);
+    let (mut own_host, mut referer): (_, Option<Vec<u8>>) = (headers.host().map(<[u8]>::to_vec), None);
     let mut followed = 0;
     loop {
         let request = headers.request(&place, own_host.as_deref(), referer.as_deref());
         let answer = match request {
-            Ok(request) => timeout_at(until, exchange(&place, request)).await,
+            Ok(request) => timeout_at(until, exchange(&place, &request)).await,
             Err(reason) => Ok(Err(reason)),
         };
         let answer = match answer {
-            Err(_) => return Ok(failed(&place, &place.url(), NO_HEADERS)),
-            Ok(Err(reason)) => return Ok(failed(&place, &place.url(), &reason)),
+            Err(_) => return Ok(failed(&place.quoted(), NO_HEADERS)),
+            Ok(Err(reason)) => return Ok(failed(&place.quoted(), &reason)),
             Ok(Ok(answer)) => answer,
         };
         let Some(location) = answer.location() else { return finished(answer, until).await };
-        let Some((next, is_whole)) = place.resolve_redirect(&location) else {
-            let location = quote(&place.shown(&location));
-            let reason = format!("failed to parse Location header {location}: invalid URL");
-            return Ok(failed(&place, &place.url(), &reason));
+        let shown = place.quoted_text(location);
+        let (next, is_whole) = match place.resolve_redirect(location) {
+            Ok(resolved) => resolved,
+            Err(reason) => {
+                let reason = format!("failed to parse Location header {shown}: {reason}");
+                return Ok(failed(&place.quoted(), &reason));
+            }
         };
-        if !next.host().eq_ignore_ascii_case(place.host()) {
+        if !next.has_host_of(&place) {
             return finished(answer, until).await;
         }
         followed += 1;
         if followed >= MAX_REDIRECTS {
-            return Ok(failed(&place, &location, "stopped after 10 redirects"));
+            return Ok(failed(&shown, "stopped after 10 redirects"));
         }
-        if is_whole {
-            // A configured host is sent only with relative redirects, as in Go.
-            own_host = None;
-        }
-        referer = (!place.is_https || next.is_https).then(|| place.url());
+        // A configured host is sent only with relative redirects, as in Go.
+        own_host = own_host.filter(|host| !is_whole && host != place.host_and_port());
+        referer = (!place.is_https() || next.is_https()).then(|| place.referer());
         place = next;
     }
 }
@@ -94,7 +95,7 @@ pub(super) async fn ask_once(
     let place = TargetUrl::new(get.is_https, host, port, &get.path, redact)?;
     let headers = Headers::new(&get.headers, agent)?;
     let request = headers.request(&place, headers.host(), None)?;
-    exchange(&place, request).await.map(drop)
+    exchange(&place, &request).await.map(drop)
 }
 
 /// Returns the outcome of an attempt, once the body of the response has been read.
@@ -105,15 +106,16 @@ async fn finished(answer: HttpResponse, until: Instant) -> Result<ProbeOutcome, 
         Ok(Err(reason)) => return Err(ProbeError::Body(reason)),
         Ok(Ok(body)) => String::from_utf8_lossy(&body).into_owned(),
     };
-    Ok(match status.as_u16() {
+    Ok(match status {
         200..300 => ProbeOutcome::Success(body),
         300..400 => ProbeOutcome::Warning(format!("Probe terminated redirects, Response body: {body}")),
         status => ProbeOutcome::Failure(format!("HTTP probe failed with statuscode: {status}")),
     })
 }
 
-fn failed(place: &TargetUrl, url: &str, reason: &str) -> ProbeOutcome {
-    ProbeOutcome::Failure(format!("Get {}: {reason}", quote(&place.shown(url))))
+/// Returns a failure with a URL, as Go quotes it.
+fn failed(quoted: &str, reason: &str) -> ProbeOutcome {
+    ProbeOutcome::Failure(format!("Get {quoted}: {reason}"))
 }
 
 #[cfg(test)]

@@ -5,120 +5,104 @@ use std::io;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use h2::RecvStream;
-use http::header::LOCATION;
-use http::{HeaderMap, StatusCode};
-use http_body_util::BodyExt as _;
-use hyper::body::Incoming;
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::time::timeout;
-use tokio_util::task::AbortOnDropHandle;
+use tokio::io::AsyncWriteExt as _;
+use tokio::time::{sleep, timeout};
 
 use super::conn_addrs::ConnAddrs;
+use super::go_tls::tls_error;
 use super::headers::GetRequest;
-use super::heads::{FinalHead, MAX_HEADER_BYTES};
-use super::http2;
+use super::http1::{self, Http1Body};
+use super::http2::{self, Http2Body, NoResponse};
 use super::target_url::TargetUrl;
-use crate::gofmt::system_error;
 use crate::handler::dial::dial;
-use crate::handler::driver::drive;
+use crate::handler::stream::Stream;
 use crate::tls::{Tls, is_http2};
 
 /// Timeout of the TLS handshake, as in Go.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// Text of Go for a server that responds to HTTPS with plain HTTP.
-pub(in crate::handler) const NOT_HTTPS: &str = "http: server gave HTTP response to HTTPS client";
-
-/// Maximum number of headers of a response. Go limits only their bytes.
-const MAX_HEADERS: usize = 10_000;
-
-/// Maximum number of bytes of a response that hyper buffers: a complete head, which is limited
-/// before hyper reads it, and a part of the body.
-const MAX_BUFFERED_BYTES: usize = MAX_HEADER_BYTES + (64 << 10);
+/// Pause before a request that a server has not processed is sent again. Go makes none.
+const RETRY_PAUSE: Duration = Duration::from_millis(10);
 
 /// A response whose body has not been read.
 pub(super) struct HttpResponse {
-    pub(super) status: StatusCode,
-    headers: HeaderMap,
+    /// The status code, which may be any number.
+    pub(super) status: i64,
+    /// The first location, if there is one.
+    location: Option<Vec<u8>>,
     body: Body,
     ends: ConnAddrs,
-    /// Handle of the task that drives the connection as long as the response exists.
-    _driver: AbortOnDropHandle<()>,
 }
 
-/// Body of a response.
+/// Body of a response, with its connection.
 enum Body {
-    Http1(Incoming),
-    Http2(RecvStream),
+    Http1(Http1Body<Stream>),
+    Http2(Http2Body<Stream>),
 }
 
-/// Sends a request, and returns the response.
-pub(super) async fn exchange(place: &TargetUrl, request: GetRequest) -> Result<HttpResponse, String> {
-    let connection = dial(place.host(), place.port()).await.map_err(|error| error.to_string())?;
+/// Sends a request, and returns the response. A request that a server has not processed is sent
+/// again, until the caller gives up.
+pub(super) async fn exchange(place: &TargetUrl, request: &GetRequest) -> Result<HttpResponse, String> {
+    loop {
+        match exchange_once(place, request).await {
+            Ok(response) => return Ok(response),
+            Err(NoResponse::Failed(reason)) => return Err(reason),
+            Err(NoResponse::Unprocessed) => sleep(RETRY_PAUSE).await,
+        }
+    }
+}
+
+async fn exchange_once(place: &TargetUrl, request: &GetRequest) -> Result<HttpResponse, NoResponse> {
+    let host = place.host();
+    let connection = dial(&host, place.port().map_err(NoResponse::Failed)?).await;
+    let connection = connection.map_err(|error| NoResponse::Failed(error.to_string()))?;
     let ends = ConnAddrs(format!("{}->{}", connection.local, connection.peer));
-    if !place.is_https {
-        return over_http1(connection, request, ends).await;
+    if !place.is_https() {
+        return over_http1(Box::new(connection), request, ends).await.map_err(NoResponse::Failed);
     }
-    let name = if place.host().is_empty() { "localhost" } else { place.host() };
+    let name = if host.is_empty() { "localhost" } else { &host };
     let stream = timeout(HANDSHAKE, Tls::insecure().connect(connection, name)).await;
-    let stream = stream.map_err(|_| "net/http: TLS handshake timeout".to_owned())?;
-    let stream = stream.map_err(|error| go_tls_error(&error, &ends))?;
+    let stream = stream.map_err(|_| NoResponse::Failed("net/http: TLS handshake timeout".to_owned()))?;
+    let stream = stream.map_err(|error| NoResponse::Failed(handshake_error(&error, &ends)))?;
     if is_http2(&stream) {
-        over_http2(stream, request, place, ends).await
+        over_http2(Box::new(stream), request, ends).await
     } else {
-        over_http1(stream, request, ends).await
+        over_http1(Box::new(stream), request, ends).await.map_err(NoResponse::Failed)
     }
 }
 
-pub(super) async fn over_http1<S>(
-    stream: S,
-    request: GetRequest,
+pub(super) async fn over_http1(
+    mut stream: Stream,
+    request: &GetRequest,
     ends: ConnAddrs,
-) -> Result<HttpResponse, String>
-where
-    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-{
-    let mut builder = http1::Builder::new();
-    builder.title_case_headers(true).max_headers(MAX_HEADERS).max_buf_size(MAX_BUFFERED_BYTES);
-    let handshake = builder.handshake(TokioIo::new(FinalHead::new(stream))).await;
-    let (mut sender, connection) = handshake.map_err(|error| ends.go_error(&error))?;
-    let driver = drive(async move { drop(connection.await) });
-    let response = sender.send_request(request).await.map_err(|error| ends.go_error(&error))?;
-    let (head, body) = response.into_parts();
-    let body = Body::Http1(body);
-    Ok(HttpResponse { status: head.status, headers: head.headers, body, ends, _driver: driver })
+) -> Result<HttpResponse, String> {
+    // A server may respond before it has read the request, and close the connection then.
+    let _ = stream.write_all(&request.to_http1()).await;
+    let _ = stream.flush().await;
+    let (head, body) = http1::read_response(stream).await.map_err(|error| ends.go_read_error(&error))?;
+    Ok(HttpResponse { status: head.status.into(), location: head.location, body: Body::Http1(body), ends })
 }
 
-pub(super) async fn over_http2<S>(
-    stream: S,
-    request: GetRequest,
-    place: &TargetUrl,
+pub(super) async fn over_http2(
+    stream: Stream,
+    request: &GetRequest,
     ends: ConnAddrs,
-) -> Result<HttpResponse, String>
-where
-    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-{
-    let (head, body, driver) = http2::exchange(stream, request, place, &ends).await?;
-    let body = Body::Http2(body);
-    Ok(HttpResponse { status: head.status, headers: head.headers, body, ends, _driver: driver })
+) -> Result<HttpResponse, NoResponse> {
+    let response = http2::exchange(stream, request, ends.clone()).await?;
+    let (status, location) = (response.status, response.location);
+    Ok(HttpResponse { status, location, body: Body::Http2(response.body), ends })
 }
 
 impl HttpResponse {
     /// Returns the target of a redirect; `None` if the response is no redirect or has no location.
-    pub(super) fn location(&self) -> Option<String> {
-        let location = self.headers.get(LOCATION).filter(|location| !location.is_empty());
-        let is_redirect = matches!(self.status.as_u16(), 301 | 302 | 303 | 307 | 308);
-        location
-            .filter(|_| is_redirect)
-            .map(|location| String::from_utf8_lossy(location.as_bytes()).into_owned())
+    pub(super) fn location(&self) -> Option<&[u8]> {
+        let location = self.location.as_deref().filter(|location| !location.is_empty());
+        location.filter(|_| matches!(self.status, 301 | 302 | 303 | 307 | 308))
     }
 
     /// Returns the beginning of the body, at most `longest` bytes.
     pub(super) async fn body(self, longest: usize) -> Result<Bytes, String> {
-        let Self { mut body, ends, _driver, .. } = self;
+        let Self { mut body, ends, .. } = self;
         let mut read = BytesMut::new();
         while let Some(data) = body.next(&ends).await? {
             read.extend_from_slice(&data[..data.len().min(longest - read.len())]);
@@ -134,38 +118,16 @@ impl Body {
     /// Returns the next part of the body; `None` at its end.
     async fn next(&mut self, ends: &ConnAddrs) -> Result<Option<Bytes>, String> {
         match self {
-            Self::Http1(body) => {
-                let frame = body.frame().await.transpose().map_err(|error| ends.go_body_error(&error))?;
-                Ok(frame.map(|frame| frame.into_data().unwrap_or_default()))
-            }
-            // The handler reads less than a window, so it need not release flow-control capacity.
-            Self::Http2(body) => body.data().await.transpose().map_err(|error| ends.go_http2_error(&error)),
+            Self::Http1(body) => body.next().await.map_err(|error| ends.go_body_error(&error)),
+            Self::Http2(body) => body.next().await,
         }
     }
 }
 
 /// Returns Go's text for a failed TLS handshake.
-fn go_tls_error(error: &io::Error, ends: &ConnAddrs) -> String {
-    use tokio_rustls::rustls::{Error, InvalidMessage};
-    match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
-        Some(Error::InvalidMessage(InvalidMessage::InvalidContentType)) => NOT_HTTPS.to_owned(),
-        Some(Error::AlertReceived(alert)) => {
-            format!("remote error: tls: {}", go_alert(&format!("{alert:?}")))
-        }
-        Some(other) => format!("tls: {other}"),
-        None if error.kind() == io::ErrorKind::UnexpectedEof => "EOF".to_owned(),
-        None => format!("read tcp {}: read: {}", ends.0, system_error(error)),
+fn handshake_error(error: &io::Error, ends: &ConnAddrs) -> String {
+    if tls_error(error).is_none() && error.kind() == io::ErrorKind::UnexpectedEof {
+        return "EOF".to_owned();
     }
-}
-
-/// Returns the name of an alert as words: `HandshakeFailure` → `handshake failure`.
-fn go_alert(name: &str) -> String {
-    let mut text = String::new();
-    for letter in name.chars() {
-        if letter.is_ascii_uppercase() && !text.is_empty() {
-            text.push(' ');
-        }
-        text.push(letter.to_ascii_lowercase());
-    }
-    text
+    ends.go_io_error(error)
 }

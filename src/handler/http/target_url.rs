@@ -1,33 +1,28 @@
-//! URLs of the requests of an attempt.
+//! URLs of the requests of an attempt (`pkg/probe/http/request.go`: `formatURL`,
+//! `newProbeRequest`).
 
 use std::borrow::Cow;
 
-use url::ParseError;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 
-use super::go_url;
-use crate::ascii_url;
-use crate::gofmt::quote;
-use crate::handler::address::join_host_port;
+use super::go_url::{GoUrl, UrlError};
+use crate::gofmt::{quote, quote_bytes};
+use crate::handler::address::{join_host_port, to_ascii};
 use crate::redact::path_without_query;
 
-/// URL of a request: the server and the request target.
+/// URL of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TargetUrl {
-    pub(super) is_https: bool,
-    /// Host and port, as configured.
-    pub(super) authority: String,
-    /// Path and query, as configured; may be empty.
-    path: String,
+    url: GoUrl,
     /// Whether messages omit query strings.
     redact: bool,
 }
 
-/// Replacement for a host name that is not ASCII. No host has this name (RFC 6761).
-const OTHER_HOST: &str = "other.invalid";
-
 impl TargetUrl {
-    /// Returns the URL of a probe. An invalid host is an error. `redact` omits query strings from
-    /// messages.
+    /// Returns the URL of a probe. The path is a reference, of which the host is replaced; a text
+    /// that is no reference is a literal path. An invalid host is an error. `redact` omits query
+    /// strings from messages.
     pub(super) fn new(
         is_https: bool,
         host: &str,
@@ -35,109 +30,173 @@ impl TargetUrl {
         path: &str,
         redact: bool,
     ) -> Result<Self, String> {
-        // Go escapes bytes that no host name has, and then rejects the escape.
-        let is_wrong = |letter: char| letter.is_ascii_control() || " \\^`{|}%/?#@".contains(letter);
-        let wrong = host.chars().find(|letter| is_wrong(*letter));
-        let escape = |letter: char| format!("%{:02X}", u32::from(letter));
-        let host: String = host
-            .chars()
-            .map(|letter| if is_wrong(letter) { escape(letter) } else { letter.to_string() })
-            .collect();
-        let place =
-            Self { is_https, authority: join_host_port(&host, port), path: go_url::target(path), redact };
-        wrong.map_or(Ok(()), |wrong| {
-            let (url, escape) = (quote(&place.shown(&place.url())), quote(&escape(wrong)));
-            Err(format!("parse {url}: invalid URL escape {escape}"))
-        })?;
-        Ok(place)
+        let mut url = GoUrl::parse(path.as_bytes()).unwrap_or_else(|_| GoUrl::of_path(path));
+        (if is_https { "https" } else { "http" }).clone_into(&mut url.scheme);
+        url.host = join_host_port(host, port).into_bytes();
+        // The request is made from the text of the URL.
+        let url = GoUrl::parse(&url.to_bytes());
+        url.map(|url| Self { url, redact }).map_err(|error| error_text(&error, redact))
     }
 
-    /// Returns the complete URL, which is the referer of a redirect.
-    pub(super) fn url(&self) -> String {
-        let scheme = if self.is_https { "https" } else { "http" };
-        format!("{scheme}://{}{}", self.authority, self.path)
+    /// Returns the reason for which no request can be sent for this URL (`Transport.roundTrip`).
+    pub(super) fn problem(&self) -> Option<String> {
+        if !matches!(self.url.scheme.as_str(), "http" | "https") {
+            return Some(format!("unsupported protocol scheme {}", quote(&self.url.scheme)));
+        }
+        self.url.host.is_empty().then(|| "http: no Host in request URL".to_owned())
     }
 
-    /// Returns a URL as messages show it.
-    pub(super) fn shown<'a>(&self, url: &'a str) -> Cow<'a, str> {
-        if self.redact { path_without_query(url) } else { Cow::Borrowed(url) }
+    pub(super) fn is_https(&self) -> bool {
+        self.url.scheme == "https"
+    }
+
+    /// Returns the complete URL without its user, as the referer of a redirect.
+    pub(super) fn referer(&self) -> Vec<u8> {
+        self.url.without_user()
+    }
+
+    /// Returns the URL as messages show it, quoted.
+    pub(super) fn quoted(&self) -> String {
+        self.quoted_text(&self.url.without_password())
+    }
+
+    /// Returns another URL or reference as messages show it, quoted.
+    pub(super) fn quoted_text(&self, url: &[u8]) -> String {
+        quoted(url, self.redact)
     }
 
     /// Returns the path and the query as they are sent.
-    pub(super) fn target(&self) -> String {
-        let path = self.path.replace(' ', "%20");
-        if path.starts_with('/') { path } else { format!("/{path}") }
+    pub(super) fn target(&self) -> Vec<u8> {
+        self.url.request_target()
     }
 
-    /// Returns the host without brackets.
-    pub(super) fn host(&self) -> &str {
-        let end = self.port_at().map_or(self.authority.len(), |(colon, _)| colon);
-        self.authority[..end].trim_start_matches('[').trim_end_matches(']')
+    /// Returns host and port as the header Host has them by default.
+    pub(super) fn host_and_port(&self) -> &[u8] {
+        &self.url.host
     }
 
-    pub(super) fn port(&self) -> u16 {
-        self.port_at().map_or(if self.is_https { 443 } else { 80 }, |(_, port)| port)
+    /// Returns the header for the user of the URL, if it has one.
+    pub(super) fn authorization(&self) -> Option<String> {
+        let user = self.url.user.as_ref()?;
+        let password = user.password.as_deref().unwrap_or_default();
+        Some(format!("Basic {}", STANDARD.encode([&user.name, &b":"[..], password].concat())))
+    }
+
+    /// Returns the host without brackets, as it is looked up. A name beyond ASCII is in Punycode.
+    pub(super) fn host(&self) -> Cow<'_, str> {
+        to_ascii(String::from_utf8_lossy(self.url.hostname()))
+    }
+
+    /// Returns the port. A number that is no port is an error.
+    pub(super) fn port(&self) -> Result<u16, String> {
+        let port = String::from_utf8_lossy(self.url.port());
+        match &*port {
+            "" => Ok(if self.is_https() { 443 } else { 80 }),
+            number => number.parse().map_err(|_| format!("dial tcp: address {number}: invalid port")),
+        }
+    }
+
+    /// Returns whether a URL has the same host, without its port (`RedirectChecker`).
+    pub(super) fn has_host_of(&self, other: &Self) -> bool {
+        self.url.hostname() == other.url.hostname()
     }
 
     /// Returns the URL to which a redirect leads, and whether the location is an absolute URL.
-    /// `None` if the location is invalid.
-    pub(super) fn resolve_redirect(&self, location: &str) -> Option<(Self, bool)> {
-        let is_whole = ascii_url::parse(location).is_ok();
-        let base =
-            if self.host().is_empty() { self.url().replacen("://", "://localhost", 1) } else { self.url() };
-        let next = match ascii_url::join(&ascii_url::parse(&base).ok()?, location) {
-            Ok(next) => next,
-            // A host name that is not ASCII is never the host of a pod.
-            Err(ParseError::IdnaError) if !location.is_ascii() => {
-                return Some((Self { authority: OTHER_HOST.to_owned(), ..self.clone() }, true));
-            }
-            Err(_) => return None,
-        };
-        let path =
-            next.query().map_or_else(|| next.path().to_owned(), |query| format!("{}?{query}", next.path()));
-        let authority = if is_whole || location.starts_with("//") {
-            let port = next.port().map(|port| format!(":{port}")).unwrap_or_default();
-            format!("{}{port}", next.host_str()?)
-        } else {
-            self.authority.clone()
-        };
-        let (is_https, redact) = (next.scheme() == "https", self.redact);
-        Some((Self { is_https, authority, path, redact }, is_whole))
+    pub(super) fn resolve_redirect(&self, location: &[u8]) -> Result<(Self, bool), String> {
+        let reference = GoUrl::parse(location).map_err(|error| error_text(&error, self.redact))?;
+        Ok((Self { url: self.url.resolve(&reference), redact: self.redact }, reference.is_absolute()))
     }
+}
 
-    fn port_at(&self) -> Option<(usize, u16)> {
-        let (host, port) = self.authority.rsplit_once(':')?;
-        Some((host.len(), port.parse().ok()?))
-    }
+fn error_text(error: &UrlError, redact: bool) -> String {
+    format!("parse {}: {}", quoted(&error.url, redact), error.reason)
+}
+
+fn quoted(url: &[u8], redact: bool) -> String {
+    if redact { quote(&path_without_query(&String::from_utf8_lossy(url))) } else { quote_bytes(url) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn target(path: &str) -> String {
+        let url = TargetUrl::new(false, "10.0.0.1", 80, path, false).unwrap();
+        String::from_utf8(url.target()).unwrap()
+    }
+
+    /// Repeats `TestFormatURL` (`pkg/probe/http/request_test.go`), with further references.
+    #[test]
+    fn upstream_test_format_url() {
+        for (path, expected) in [
+            ("", "/"),
+            ("/path", "/path"),
+            ("?foo", "/?foo"),
+            ("/path?bar", "/path?bar"),
+            ("path", "/path"),
+            ("/a b?c d", "/a%20b?c d"),
+            ("/a%2Fb", "/a%2Fb"),
+            ("/100%", "/100%25"),
+            ("/100%?a=b", "/100%25%3Fa=b"),
+            ("/path#part", "/path"),
+            ("http://other:1/x?y", "/x?y"),
+            ("//other/x", "/x"),
+            ("1:b", "/1:b"),
+        ] {
+            assert_eq!(target(path), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_path_with_a_scheme_and_no_slash_has_no_host() {
+        let url = TargetUrl::new(false, "10.0.0.1", 80, "a:b", false).unwrap();
+        assert_eq!(url.quoted(), "\"http:b\"");
+        assert_eq!(url.problem().as_deref(), Some("http: no Host in request URL"));
+    }
+
     #[test]
     fn a_redirect_keeps_the_parts_that_its_location_omits() {
         let here = TargetUrl::new(false, "10.0.0.1", 8080, "/a/b?c", false).unwrap();
-        let sent =
-            |location: &str| here.resolve_redirect(location).map(|(place, is_whole)| (place.url(), is_whole));
-        let url = |url: &str, is_whole| Some((url.to_owned(), is_whole));
+        let sent = |location: &str| {
+            let (place, is_whole) = here.resolve_redirect(location.as_bytes()).unwrap();
+            (String::from_utf8(place.referer()).unwrap(), is_whole)
+        };
+        let url = |url: &str, is_whole| (url.to_owned(), is_whole);
         assert_eq!(sent("/new"), url("http://10.0.0.1:8080/new", false));
         assert_eq!(sent("new?x"), url("http://10.0.0.1:8080/a/new?x", false));
         assert_eq!(sent("https://10.0.0.1/y"), url("https://10.0.0.1/y", true));
+        assert_eq!(sent("http://10.0.0.1:80/y"), url("http://10.0.0.1:80/y", true));
         assert_eq!(sent("//other:1/y"), url("http://other:1/y", false));
-        assert_eq!(sent("http://[fd00::1]:81"), url("http://[fd00::1]:81/", true));
-        let (next, _) = here.resolve_redirect("http://[fd00::1]:81").unwrap();
-        assert_eq!((next.host(), next.port()), ("fd00::1", 81));
-        assert_eq!(here.resolve_redirect("http://[x"), None);
-        assert_eq!(here.resolve_redirect("http://größe.test/y").unwrap().0.host(), OTHER_HOST);
+        let (next, _) = here.resolve_redirect(b"http://[fd00::1]:81").unwrap();
+        assert_eq!((&*next.host(), next.port()), ("fd00::1", Ok(81)));
+        let (next, _) = here.resolve_redirect("http://größe.test/y".as_bytes()).unwrap();
+        assert_eq!((&*next.host(), next.port()), ("xn--gre-6ka8i.test", Ok(80)));
         assert_eq!(sent("/größe"), url("http://10.0.0.1:8080/gr%C3%B6%C3%9Fe", false));
+        let error = here.resolve_redirect(b"http://[x").unwrap_err();
+        assert_eq!(error, "parse \"http://[x\": missing ']' in host");
+        let (next, _) = here.resolve_redirect(b"http://10.0.0.1:99999/").unwrap();
+        assert_eq!(next.port(), Err("dial tcp: address 99999: invalid port".to_owned()));
     }
 
     #[test]
     fn an_invalid_host_of_an_http_probe_is_refused() {
-        let error = TargetUrl::new(false, "a b", 80, "/", false).unwrap_err();
-        assert_eq!(error, "parse \"http://a%20b:80/\": invalid URL escape \"%20\"");
+        let error = |host: &str| TargetUrl::new(false, host, 80, "/?a", true).unwrap_err();
+        assert_eq!(error("a b"), "parse \"http://a%20b:80/?redacted\": invalid URL escape \"%20\"");
+        assert_eq!(error("[::1]"), "parse \"http://[[::1]]:80/?redacted\": invalid IP-literal");
         let local = TargetUrl::new(true, "", 80, "", false).unwrap();
-        assert_eq!((local.url().as_str(), local.host(), local.target().as_str()), ("https://:80", "", "/"));
+        assert_eq!((local.quoted().as_str(), &*local.host()), ("\"https://:80\"", ""));
+        let zone = TargetUrl::new(false, "fe80::1%eth0", 80, "/", false).unwrap();
+        assert_eq!(
+            (zone.quoted().as_str(), &*zone.host()),
+            ("\"http://[fe80::1%25eth0]:80/\"", "fe80::1%eth0")
+        );
+    }
+
+    #[test]
+    fn the_user_of_a_url_is_sent_and_not_shown() {
+        let url = TargetUrl::new(false, "10.0.0.1", 80, "http://me:secret@x/", false).unwrap();
+        assert_eq!(url.authorization().as_deref(), Some("Basic bWU6c2VjcmV0"));
+        assert_eq!(url.quoted(), "\"http://me:***@10.0.0.1:80/\"");
+        assert_eq!(url.referer(), b"http://10.0.0.1:80/");
     }
 }

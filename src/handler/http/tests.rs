@@ -179,7 +179,7 @@ async fn http_probe_responses_are_judged_as_in_upstream_tests() {
         (
             "checker 18: invalid status -1",
             "HTTP/1.1 -1 X\r\n\r\n".to_owned(),
-            failure("net/http: HTTP/1.x transport connection broken: malformed HTTP response"),
+            failure("net/http: HTTP/1.x transport connection broken: malformed HTTP status code \"-1\""),
         ),
         ("checker 19: 500", page(500, "", "secret"), failure("HTTP probe failed with statuscode: 500")),
         (

@@ -81,6 +81,12 @@ impl Durations {
         found.map(|(bucket, _)| Self::lower_bound(bucket.saturating_add(1)))
     }
 
+    /// Returns whether no duration is in a longer bucket than this one, which is one of them.
+    #[must_use]
+    pub fn has_in_longest_bucket(&self, duration: Duration) -> bool {
+        self.0.last().is_some_and(|(longest, _)| *longest == bucket(duration))
+    }
+
     /// Returns the number of durations that are at least as long as this one. It is exact for a
     /// second and its doubles, and otherwise too low by at most the number in one bucket.
     #[must_use]

@@ -245,6 +245,17 @@ impl Minute {
         let room = MAX_FAILED.saturating_sub(self.failed_calls.len());
         self.failed_calls.extend(failed_calls.iter().take(room));
     }
+
+    /// Returns an upper bound of a quantile of the durations, from 0 to 1: that of its bucket, or
+    /// the duration of the slowest ExecSync if none is in a longer bucket. `None` without
+    /// durations.
+    #[must_use]
+    pub fn quantile(&self, quantile: f64) -> Option<Duration> {
+        let bound = self.durations.quantile(quantile)?;
+        let slowest = self.slowest.map(|slowest| slowest.duration);
+        let longest = slowest.filter(|slowest| self.durations.has_in_longest_bucket(*slowest));
+        Some(longest.map_or(bound, |longest| longest.min(bound)))
+    }
 }
 
 impl From<AttemptVerdict> for ExecVerdict {

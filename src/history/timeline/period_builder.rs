@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use super::minute::Minute;
 use super::node_facts::NodeFacts;
-use super::period::{Gap, Period, ProbeHistory};
+use super::period::{Gap, GapCause, Period, ProbeHistory};
 use super::series::ProbeSeries;
 use crate::execsync::{Assessment, CallRecord, ProbeMatch};
 use crate::history::json;
@@ -131,10 +131,10 @@ impl PeriodBuilder {
         self.gaps.push(gap);
     }
 
-    /// Returns the period.
+    /// Returns the period. It begins where the records begin, if they begin later.
     #[must_use]
     pub fn build(self) -> Period {
-        let Self { from, to, resolution, node, index, rows, mut inferred, calls, mut events, mut gaps } =
+        let Self { mut from, to, resolution, node, index, rows, mut inferred, calls, mut events, mut gaps } =
             self;
         let mut rows: Vec<Option<HashMap<u64, Minute>>> = rows.into_iter().map(Some).collect();
         let mut probes: Vec<ProbeHistory> = index
@@ -151,6 +151,11 @@ impl PeriodBuilder {
         calls.sort_unstable_by_key(|record| (record.call.start, record.call.id));
         events.sort_by(|one, other| one.time.cmp(&other.time));
         gaps.sort_by_key(|gap| gap.from);
+        let is_before_records =
+            |gap: &Gap| gap.cause == GapCause::NotRecorded && gap.from <= from && gap.to < to;
+        if gaps.first().is_some_and(is_before_records) {
+            from = gaps.remove(0).to;
+        }
         Period { from, to, resolution, node, probes, calls, events, gaps }
     }
 
@@ -167,6 +172,24 @@ fn sort_key(series: &ProbeSeries) -> [&str; 6] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_period_begins_where_the_records_begin() {
+        let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        let period = |gaps: &[(u64, u64, GapCause)]| {
+            let mut builder = PeriodBuilder::new(at(100), at(200), 1);
+            for (from, to, cause) in gaps {
+                builder.add_gap(Gap { from: at(*from), to: at(*to), cause: cause.clone() });
+            }
+            let period = builder.build();
+            (period.from, period.gaps.len())
+        };
+        let (before, stopped) = (GapCause::NotRecorded, GapCause::NotRunning);
+        assert_eq!(period(&[(150, 160, stopped.clone()), (100, 130, before.clone())]), (at(130), 1));
+        assert_eq!(period(&[(100, 130, stopped)]), (at(100), 1), "probeshim was stopped");
+        assert_eq!(period(&[(180, 200, before.clone())]), (at(100), 1), "the records end");
+        assert_eq!(period(&[(100, 200, before)]), (at(100), 1), "nothing is recorded");
+    }
 
     #[test]
     fn a_command_is_one_history_whether_a_period_was_inferred_from_its_calls_or_not() {

@@ -173,6 +173,7 @@ fn describe(handler: &Handler, redact: bool) -> (String, Vec<String>) {
         Handler::Tcp(socket) => format!("{name} {}:{}", host(socket.host.as_deref()), socket.port),
         Handler::Grpc(health) if health.service.is_empty() => format!("{name} :{}", health.port),
         Handler::Grpc(health) => format!("{name} :{} {}", health.port, health.service),
+        Handler::NotUnderstood(unknown) => format!("{name} (not understood: {})", unknown.field),
     };
     (text, Vec::new())
 }

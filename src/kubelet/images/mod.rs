@@ -8,7 +8,6 @@ mod pull_error;
 mod pull_manager;
 mod pull_records;
 mod puller;
-mod token_bucket;
 
 pub(super) use keyring::{SecretSource, TrackedCredential};
 #[cfg(test)]

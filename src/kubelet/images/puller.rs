@@ -10,12 +10,12 @@ use tonic::transport::Channel;
 
 use super::keyring::TrackedCredential;
 use super::pull_error::pull_error_text;
-use super::token_bucket::TokenBucket;
 use crate::cri::v1::image_service_client::ImageServiceClient;
 use crate::cri::v1::{Image, ImageSpec, ImageStatusRequest, PodSandboxConfig, PullImageRequest};
 use crate::cri::{RUNTIME_REQUEST_TIMEOUT, with_timeout};
 use crate::gofmt::aggregate;
 use crate::gofmt::{quote, rpc_error};
+use crate::token_bucket::TokenBucket;
 
 /// Limit of pulls, the kubelet's defaults (`registryPullQPS`, `registryBurst`).
 const PULLS_PER_SECOND: u32 = 5;
@@ -44,7 +44,10 @@ pub(super) struct PulledImage {
 
 impl SerialImagePuller {
     pub(super) fn new() -> Self {
-        Self { turn: Semaphore::new(1), limit: TokenBucket::new(PULLS_PER_SECOND, PULL_BURST).into() }
+        Self {
+            turn: Semaphore::new(1),
+            limit: TokenBucket::new(Duration::from_secs(1) / PULLS_PER_SECOND, PULL_BURST).into(),
+        }
     }
 
     /// Pulls an image. Fails with the text of the kubelet's error.

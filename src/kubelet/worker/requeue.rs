@@ -59,13 +59,15 @@ impl Requeue {
                 left.unwrap_or(SYNC_RETRY_DELAY).min(SYNC_FREQUENCY)
             }
             Err(error) => {
-                if matches!(error, SyncError::NetworkNotReady(_)) {
-                    // An event reports it, and all pods retry once per second.
+                if error.is_of_node() {
+                    // An event about the runtime reports it, and all pods retry.
                     debug!(pod = pod.full_name(), "pod sync failed: {error}");
-                    NETWORK_RETRY_DELAY
                 } else {
                     warn!(pod = pod.full_name(), "pod sync failed: {error}");
-                    SYNC_RETRY_DELAY
+                }
+                match error {
+                    SyncError::NetworkNotReady(_) => NETWORK_RETRY_DELAY,
+                    _ => SYNC_RETRY_DELAY,
                 }
             }
         };

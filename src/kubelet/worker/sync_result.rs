@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use tonic::Status;
+use tonic::{Code, Status};
 
 use super::kill::KillPodError;
 use crate::kubelet::cri_config::FqdnTooLong;
@@ -50,4 +50,16 @@ pub(super) enum SyncError {
     /// The files of the pod could not be prepared.
     #[error("{0}")]
     Volumes(String),
+}
+
+impl SyncError {
+    /// Returns whether the reason is probably a state of the runtime that affects all pods, and not
+    /// this pod.
+    pub(super) fn is_of_node(&self) -> bool {
+        match self {
+            Self::NetworkNotReady(_) => true,
+            Self::Runtime(status) => status.code() == Code::Unavailable,
+            _ => false,
+        }
+    }
 }

@@ -43,7 +43,7 @@ fn kills_are_counted_with_the_output_of_the_failed_attempts() {
             "The probe is check, with periodSeconds 10, timeoutSeconds 5."
         ]
     );
-    assert_eq!((found.remedy.as_str(), found.calls.len()), ("Correct what the output names.", 10));
+    assert_eq!((found.remedy.as_str(), found.calls.len()), ("Fix the error that the output reports.", 10));
 }
 
 #[test]
@@ -61,9 +61,12 @@ fn a_restart_does_not_help_if_the_probe_never_succeeded_after_one() {
 fn an_application_that_is_slow_at_its_start_and_in_its_probe_has_both_remedies() {
     let never = killed(Fixture::new().timeouts(6), 2, ", 30.0s after its start, no success before");
     let found = crate::lint::lint(&never.build());
-    let [start, slow] =
-        ["add a startupProbe", "if it was up already, make the handler faster, or raise timeoutSeconds"];
-    assert!(found[0].remedy.contains(start) && found[0].remedy.contains(slow), "{found:#?}");
+    assert_eq!(
+        found[0].remedy,
+        "See with `probeshim explain` where the time of a call went; make the handler faster, or raise timeoutSeconds \
+         (now 5); if only the start of the application takes longer, add a startupProbe with the same handler and \
+         failureThreshold 6 and periodSeconds 10 (60 s, at least twice the 30.0s that it had)."
+    );
     assert!(found.iter().all(|found| found.lint != "timeout"), "{found:#?}");
 }
 

@@ -40,7 +40,7 @@ fn more_calls_in_flight_than_the_node_has_cpu_for_are_a_storm() {
         found.evidence,
         [
             "The busiest minute had 24 attempts, 0.4 per second.",
-            "In the calls that are kept (4), the phases queue, prepare and start took 12.0s of 12.0s, and 0 timed out.",
+            "In 4 recorded calls, the phases queue, prepare and start took 12.0s of 12.0s, and 0 timed out.",
             "Most attempts, of 1 probe in all: shop/web-0 main liveness (kubelet) (24).",
         ]
     );
@@ -64,7 +64,7 @@ fn processes_that_wait_for_a_resource_in_slow_calls_are_found() {
         assert_eq!(
             some.evidence,
             [
-                "It was 4.00s of 12.0s (33 %) in the calls that are kept: 4.",
+                "It was 4.00s of 12.0s (33 %) in 4 recorded calls.",
                 "The processes were those of the container in 4 calls, and those of the node in 0 calls.",
             ]
         );

@@ -2,7 +2,9 @@
 
 use crate::manifest::cursor::{Cursor, Violation};
 use crate::manifest::probe::Hook;
-use crate::manifest::probe::{GrpcHealth, Handler, HttpGet, Port, Probe, ProbeType, TcpSocket};
+use crate::manifest::probe::{
+    GrpcHealth, Handler, HttpGet, NotUnderstood, Port, Probe, ProbeType, TcpSocket,
+};
 use crate::manifest::source::Source;
 use crate::manifest::validation::POSITIVE;
 
@@ -30,6 +32,18 @@ pub(crate) const PROBE_FIELDS: [&str; 10] = [
     "failureThreshold",
     "terminationGracePeriodSeconds",
 ];
+
+/// Fields of the handler of an exec probe.
+const EXEC_FIELDS: [&str; 1] = ["command"];
+
+/// Fields of the handler of a tcp probe.
+const TCP_FIELDS: [&str; 2] = ["port", "host"];
+
+/// Fields of the handler of a grpc probe. `mode` is a field of Kubernetes 1.37 (KEP-4939).
+const GRPC_FIELDS: [&str; 3] = ["port", "service", "mode"];
+
+/// Values of the mode of a grpc probe: whether the connection has TLS.
+const GRPC_MODES: [(&str, bool); 2] = [("Plaintext", false), ("TLS", true)];
 
 /// Fields of an HTTP handler.
 const HTTP_FIELDS: [&str; 5] = ["path", "port", "host", "scheme", "httpHeaders"];
@@ -88,7 +102,7 @@ pub(crate) fn hook(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<H
     handler.object(problems)?;
     node.deny_unknown(&HOOK_HANDLERS, problems);
     match name {
-        "exec" => handler.deny_unknown(&["command"], problems),
+        "exec" => handler.deny_unknown(&EXEC_FIELDS, problems),
         "httpGet" => handler.deny_unknown(&HTTP_FIELDS, problems),
         "sleep" => handler.deny_unknown(&["seconds"], problems),
         _ => {}
@@ -123,30 +137,46 @@ fn exactly_one_handler<'a>(
     Some((first, handler))
 }
 
-fn read_handler(name: &str, node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<Handler> {
-    node.object(problems)?;
+fn read_handler(name: &'static str, node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<Handler> {
+    let object = node.object(problems)?;
+    let fields: &[&str] = match name {
+        "exec" => &EXEC_FIELDS,
+        "httpGet" => &HTTP_FIELDS,
+        "tcpSocket" => &TCP_FIELDS,
+        _ => &GRPC_FIELDS,
+    };
+    node.deny_unknown(fields, problems);
+    if node.is_lenient()
+        && let Some(field) = object.keys().find(|field| !is_understood(name, field, fields, node))
+    {
+        return Some(Handler::NotUnderstood(NotUnderstood { handler: name, field: field.clone() }));
+    }
     match name {
-        "exec" => {
-            node.deny_unknown(&["command"], problems);
-            command(node, problems).map(Handler::Exec)
-        }
-        "httpGet" => {
-            node.deny_unknown(&HTTP_FIELDS, problems);
-            http(node, problems).map(Handler::Http)
-        }
+        "exec" => command(node, problems).map(Handler::Exec),
+        "httpGet" => http(node, problems).map(Handler::Http),
         "tcpSocket" => {
-            node.deny_unknown(&["port", "host"], problems);
             let (port, host) = (port(node, problems), text(node, "host", problems));
             Some(Handler::Tcp(TcpSocket { port: port?, host }))
         }
         _ => {
-            node.deny_unknown(&["port", "service"], problems);
             let reason = "must be an integer between 1 and 65535, inclusive; the port cannot be a name";
             let port = required(node, "port", reason, problems)?.number(1..=65_535, reason, problems);
             let service = text(node, "service", problems).unwrap_or_default();
-            Some(Handler::Grpc(GrpcHealth { port: port?, service }))
+            let mode = node.field("mode").filter(|mode| mode.value() != "");
+            let is_tls = mode.and_then(|mode| mode.one_of(&GRPC_MODES, problems)).unwrap_or(false);
+            Some(Handler::Grpc(GrpcHealth { port: port?, service, is_tls }))
         }
     }
+}
+
+/// Returns whether this version knows a field of a handler, and the value of its mode. A field
+/// without a value has no effect.
+fn is_understood(handler: &str, field: &str, known: &[&str], node: &Cursor<'_>) -> bool {
+    let Some(value) = node.field(field).map(|field| field.value()) else { return true };
+    if handler == "grpc" && field == "mode" {
+        return value == "" || GRPC_MODES.iter().any(|(mode, _)| value == mode);
+    }
+    known.contains(&field) || value.is_null()
 }
 
 fn command(exec: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<Vec<String>> {

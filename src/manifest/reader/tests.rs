@@ -16,7 +16,7 @@ use crate::manifest::pod::{
     VolumeSource,
 };
 use crate::manifest::reader::pod;
-use crate::manifest::{ObjectError, PodSet, Purpose, ReadOptions, Source};
+use crate::manifest::{Handler, ObjectError, PodSet, ProbeType, Purpose, ReadOptions, Source};
 
 /// Returns the pod of a valid spec.
 pub(crate) fn pod(spec: &str) -> Pod {
@@ -47,6 +47,7 @@ const RUN: ReadOptions = ReadOptions {
     purpose: Purpose::Run,
     redact: false,
     ignore_unsupported: false,
+    needs_commands: false,
     level: Level::Strict,
     source: Source::Manifest,
 };
@@ -222,6 +223,39 @@ spec:
     assert_eq!(broken_lines.objects, set.objects, "as for Go, line breaks in base64 do not matter");
     let broken = problems(&text.replace("c2VjcmV0", "not base64!"));
     assert_eq!(broken, ["doc 2: data.token: Invalid value: must be base64-encoded"]);
+}
+
+/// The handler of a newer kubelet would do something else without its field.
+#[test]
+fn a_handler_of_a_lenient_source_with_an_unknown_field_or_mode_is_not_understood() {
+    let read = |level, handler: &str| {
+        let node: Value = serde_saphyr::from_str(&format!("{{{handler}, future: 1}}")).unwrap();
+        let mut problems = Vec::new();
+        let probe = super::probe::probe(
+            ProbeType::Liveness,
+            &Cursor::root("", &node).at_level(level),
+            Source::Kubelet,
+            &mut problems,
+        );
+        (probe.map(|probe| probe.handler), problems.len())
+    };
+    for (handler, field) in [
+        ("exec: {command: [a], future: 1}", Some("future")),
+        ("httpGet: {port: 80, future: {}}", Some("future")),
+        ("tcpSocket: {port: 80, future: x}", Some("future")),
+        ("grpc: {port: 80, mode: Mutual}", Some("mode")),
+        ("grpc: {port: 80, mode: TLS}", None),
+        ("grpc: {port: 80, future: null}", None),
+    ] {
+        let (found, problems) = read(Level::Lenient, handler);
+        let unknown = match found.unwrap() {
+            Handler::NotUnderstood(unknown) => Some(unknown.field),
+            _ => None,
+        };
+        assert_eq!((unknown.as_deref(), problems), (field, 0), "{handler}");
+        let (_, problems) = read(Level::Strict, handler);
+        assert_eq!(problems, 1 + usize::from(!handler.contains("TLS")), "{handler}");
+    }
 }
 
 #[test]

@@ -260,7 +260,11 @@ fn absent_fields_of_probe_handlers_have_their_defaults() {
     };
     for (handler, expected) in [
         ("httpGet: {port: 80}", Handler::Http(get)),
-        ("grpc: {port: 80}", Handler::Grpc(GrpcHealth { port: 80, service: String::new() })),
+        ("grpc: {port: 80}", Handler::Grpc(GrpcHealth { port: 80, service: String::new(), is_tls: false })),
+        (
+            "grpc: {port: 80, mode: TLS}",
+            Handler::Grpc(GrpcHealth { port: 80, service: String::new(), is_tls: true }),
+        ),
     ] {
         let specs =
             specs(&[("pod.yaml", &pod_with(&format!("{{name: main, livenessProbe: {{{handler}}}}}")))]);

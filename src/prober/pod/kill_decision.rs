@@ -11,16 +11,16 @@ use super::workers::{Effects, ProbeWorkerHandle};
 use super::{Management, PodState};
 use crate::events::{Event, reason};
 use crate::kill::KillPlan;
-use crate::manifest::{Handler, Hook, ProbeType};
+use crate::manifest::{ContainerKind, GRACE_PERIOD, Handler, Hook, ProbeType};
 use crate::prober::enforcement::{EnforcementMode, KillLimit, KillPermit};
 use crate::prober::kill_plan;
 use crate::prober::probe_state::ContainerRun;
 use crate::prober::threshold::ProbeResult;
 use crate::relay::CallInfo;
 
-/// Time for which a pod may be about to terminate after the kubelet stopped one of its containers
-/// for an unknown reason.
-const RECENT_STOP_WINDOW: Duration = Duration::from_secs(60);
+/// Time after which the kubelet has stopped all containers of a pod that terminates, since it stops
+/// them together.
+const TOGETHER: Duration = Duration::from_secs(10);
 
 impl PodState {
     /// Handles a call that stops a container.
@@ -36,6 +36,7 @@ impl PodState {
         let is_kubelet = call.upgrade().is_some_and(|head| head.is_from_kubelet());
         if is_kubelet && !self.is_ending() {
             self.match_stop(index, now, effects);
+            self.sync_after_stops(now);
         }
     }
 
@@ -78,15 +79,57 @@ impl PodState {
             || self.stopper.strong_count() > 0
     }
 
-    /// Returns whether the kubelet is stopping a container for an unknown reason, or has recently
-    /// done so. The pod may then be about to terminate.
-    fn may_be_ending(&self, now: Instant) -> bool {
-        self.containers.iter().any(|container| match container.their_stop {
-            Some(KubeletStop::Unexplained { since, .. }) => {
-                container.is_being_stopped() || now < since + RECENT_STOP_WINDOW
-            }
-            _ => false,
+    /// Returns the container that the kubelet has recently stopped for an unknown reason, if the
+    /// stop of the container with this index may follow, because the pod terminates.
+    pub(super) fn stopped_before(&self, index: usize, now: Instant) -> Option<&str> {
+        let window = self.stop_window(index);
+        let is_recent = |since: Instant| now < since + window;
+        self.unexplained_stops().find(|(_, since)| is_recent(*since)).map(|(name, _)| name)
+    }
+
+    fn unexplained_stops(&self) -> impl Iterator<Item = (&str, Instant)> {
+        self.containers.iter().filter_map(|container| match container.their_stop {
+            Some(KubeletStop::Unexplained { since, .. }) => Some((container.name(), since)),
+            _ => None,
         })
+    }
+
+    /// Returns the longest time from the stop of another container to the stop of this one if the
+    /// pod terminates. A preStop hook that is no command delays the stop invisibly, and sidecars
+    /// are stopped last.
+    fn stop_window(&self, index: usize) -> Duration {
+        let spec = self.spec_of(&self.containers[index]);
+        let is_late = spec.is_some_and(|spec| {
+            spec.role == ContainerKind::Sidecar
+                || spec.pre_stop().is_some_and(|hook| !matches!(hook, Hook::Exec(_)))
+        });
+        if !is_late {
+            return TOGETHER;
+        }
+        let grace = self.spec.termination_grace_period.unwrap_or(GRACE_PERIOD);
+        Duration::from_secs(grace.into()).max(TOGETHER)
+    }
+
+    /// Lets the pod be synced once a stop can no longer be the begin of its termination.
+    pub(super) fn sync_after_stops(&mut self, now: Instant) {
+        let windows = (0..self.containers.len()).map(|index| self.stop_window(index));
+        let windows: Vec<Duration> = windows.collect();
+        let ends = self.unexplained_stops().flat_map(|(_, since)| windows.iter().map(move |it| since + *it));
+        let next = ends.filter(|end| *end > now).min();
+        self.next_sync = next.map_or(self.next_sync, |next| next.min(self.next_sync));
+    }
+
+    /// Returns why a container is not killed although its probe has failed: it, or its pod, is
+    /// being stopped.
+    pub(in crate::prober) fn hold_reason(&self, index: usize, now: Instant) -> Option<String> {
+        if self.containers[index].is_being_stopped() {
+            return Some("the container is being stopped".to_owned());
+        }
+        if self.is_ending() {
+            return Some("the pod is being stopped".to_owned());
+        }
+        let other = self.stopped_before(index, now)?;
+        Some(format!("the kubelet has stopped the container {other}, and may stop the pod"))
     }
 
     /// Decides about the kill of a container whose liveness or startup probe has failed. If the
@@ -98,7 +141,7 @@ impl PodState {
             return;
         }
         let container = &self.containers[index];
-        let is_at_its_end = self.is_ending() || self.may_be_ending(now) || container.is_being_stopped();
+        let is_at_its_end = self.hold_reason(index, now).is_some();
         if !container.is_running() || is_at_its_end || container.kill_pending {
             return;
         }
@@ -223,7 +266,7 @@ impl PodState {
         let InventoryObject { sandbox, container: object } = &container.object;
         if !container.is_running() {
             Some(KillAbort::Gone)
-        } else if self.is_ending() || self.may_be_ending(now) || container.is_being_stopped() {
+        } else if self.hold_reason(index, now).is_some() {
             Some(KillAbort::Others)
         } else if self.enforcement.is_protected(sandbox, object) {
             Some(KillAbort::Excluded)

@@ -222,6 +222,7 @@ impl PodState {
             }
             self.decide(index, now, effects);
         }
+        self.sync_after_stops(now);
     }
 
     /// Syncs the pod for its pod worker, and triggers readiness probes.

@@ -393,13 +393,39 @@ async fn a_container_in_a_pod_that_may_be_terminating_is_not_killed() {
     node.run("web/a");
     node.run("web/b");
     let call = node.stop("web/a");
-    after(20.0).await;
+    after(9.0).await;
+    assert_eq!(stops.lock().unwrap().len(), 0, "the kubelet would stop b at the same time");
+    let report = node.prober.report();
+    let held = report[0].containers[1].probe(LIVENESS).unwrap().hold_reason.clone();
+    assert_eq!(held.as_deref(), Some("the kubelet has stopped the container a, and may stop the pod"));
+    after(8.0).await;
+    assert_eq!(
+        stops.lock().unwrap()[0].1,
+        "web/b#0",
+        "the pod does not end, although a is still being stopped"
+    );
     node.exit("web/a", 137);
     drop(call);
-    after(20.0).await;
+}
+
+/// The hook of `b` runs before the kubelet stops the container, and no call shows it.
+#[tokio::test(start_paused = true)]
+async fn a_container_with_an_invisible_hook_is_not_killed_within_the_grace_period_of_its_pod() {
+    let a = probes([]);
+    let mut b = probes([probe(LIVENESS, json!({"failureThreshold": 3}))]);
+    b["lifecycle"] = json!({"preStop": {"sleep": {"seconds": 5}}});
+    let mut web = pod("web", "Always", &[("a", a), ("b", b)]);
+    web["spec"]["terminationGracePeriodSeconds"] = json!(40);
+    let (mut node, stops, _) = self::node(kill(), &[web], well, at_once).await;
+    node.pod("web");
+    node.run("web/a");
+    node.run("web/b");
+    let call = node.stop("web/a");
+    after(38.0).await;
     assert_eq!(stops.lock().unwrap().len(), 0);
-    after(150.0).await;
-    assert_eq!(stops.lock().unwrap()[0].1, "web/b#0", "it does not end");
+    after(8.0).await;
+    assert_eq!(stops.lock().unwrap()[0].1, "web/b#0");
+    drop(call);
 }
 
 #[tokio::test(start_paused = true)]

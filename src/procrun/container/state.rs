@@ -138,7 +138,7 @@ impl ContainerStage {
 }
 
 impl ContainerExit {
-    pub(super) fn exit_code(&self) -> i32 {
+    pub(in crate::procrun) fn exit_code(&self) -> i32 {
         match self {
             Self::Code(code) => *code,
             Self::StartError(_) => START_ERROR,

@@ -14,16 +14,26 @@ use crate::gofmt::system_error;
 use crate::hex::random_id;
 use crate::procrun::container::{ContainerBackend, ProcrunContainer};
 use crate::procrun::error::CriError;
-use crate::procrun::monitor::{Monitor, MonitoredProcess, SignalTarget, StdStreams};
+use crate::procrun::events::ExecEvents;
+use crate::procrun::monitor::{Exit, LaunchError, Monitor, MonitoredProcess, SignalTarget, StdStreams};
 use crate::procrun::{TimeoutKillScope, clock, signal};
 
 /// A command that is being launched or runs. Dropping the value kills the command, for example when
 /// the caller disconnects.
 struct ExecProcess<'a> {
     monitor: &'a Monitor,
-    process: MonitoredProcess,
+    number: u64,
     kill_scope: TimeoutKillScope,
-    exited: bool,
+    /// The process, until it has exited or could not be started.
+    process: Option<ObservedProcess>,
+}
+
+/// A process, with the events about it.
+struct ObservedProcess {
+    process: MonitoredProcess,
+    events: ExecEvents,
+    /// Process id, once the process has started.
+    pid: Option<i32>,
 }
 
 impl Engine {
@@ -43,14 +53,16 @@ impl Engine {
 
     async fn exec(&self, request: ExecSyncRequest) -> Result<ExecSyncResponse, CriError> {
         let container = self.require_running(&request.container_id)?;
+        let has_process = matches!(container.backend.get(), Some(ContainerBackend::Processes { .. }));
+        let events = has_process.then(|| ExecEvents::added(&self.task_events, &container.id, random_id()));
         clock::sleep_if_nonzero(self.config.exec_delay).await;
         // The container may have ended during the delay.
         let container = self.require_running(&container.id)?;
-        match container.backend.get() {
-            Some(ContainerBackend::Processes { monitor, .. }) => {
-                self.exec_process(&container, monitor, request).await
+        match (container.backend.get(), events) {
+            (Some(ContainerBackend::Processes { monitor, .. }), Some(events)) => {
+                self.exec_process(&container, monitor, events, request).await
             }
-            Some(ContainerBackend::Synthetic) | None => Ok(synthetic_response(&request.cmd)),
+            _ => Ok(synthetic_response(&request.cmd)),
         }
     }
 
@@ -70,9 +82,10 @@ impl Engine {
         &self,
         container: &ProcrunContainer,
         monitor: &Monitor,
+        events: ExecEvents,
         request: ExecSyncRequest,
     ) -> Result<ExecSyncResponse, CriError> {
-        let id = random_id();
+        let id = events.exec().to_owned();
         let not_started = |error: CriError| {
             error.with_path(&[
                 &format!("failed to start exec {id:?}"),
@@ -85,9 +98,13 @@ impl Engine {
             StdStreams::new().map_err(|error| not_started(CriError::unknown(system_error(&error))))?;
         // From here on the command is killed if the call fails or is cancelled.
         let process = monitor.launch(command, streams.theirs);
-        let kill_scope = self.config.exec_timeout_kills;
-        let mut exec = ExecProcess { monitor, process, kill_scope, exited: false };
-        exec.process.start().await.map_err(|error| {
+        let mut exec = ExecProcess {
+            monitor,
+            number: process.number,
+            kill_scope: self.config.exec_timeout_kills,
+            process: Some(ObservedProcess { process, events, pid: None }),
+        };
+        exec.start().await.map_err(|error| {
             not_started(CriError::unknown(error.to_string()).context("unable to start container process"))
         })?;
         let output = OutputReader::new(streams.stdout, streams.stderr);
@@ -117,13 +134,24 @@ impl Engine {
 }
 
 impl ExecProcess<'_> {
+    /// Waits until the command has been started.
+    async fn start(&mut self) -> Result<(), LaunchError> {
+        let Some(process) = &mut self.process else { return Ok(()) };
+        let started = process.start().await;
+        if started.is_err() {
+            self.process = None;
+        }
+        started
+    }
+
     /// Waits until the command has exited and returns its exit code. Processes that the command
     /// started may still run.
     async fn wait_exit(&mut self) -> i32 {
-        let exit = self.process.exit().await;
-        self.exited = true;
-        // The monitor was killed, and with it the command.
-        exit.map_or(signal::exit_code(Signal::KILL.as_raw()), |exit| exit.code)
+        // Without a process there is no success to report.
+        let Some(process) = &mut self.process else { return signal::exit_code(Signal::KILL.as_raw()) };
+        let code = process.exit().await;
+        self.process = None;
+        code
     }
 
     fn kill(&self) {
@@ -131,15 +159,40 @@ impl ExecProcess<'_> {
             TimeoutKillScope::Process => SignalTarget::Process,
             TimeoutKillScope::Group => SignalTarget::Group,
         };
-        self.monitor.signal(self.process.number, Signal::KILL.as_raw(), target);
+        self.monitor.signal(self.number, Signal::KILL.as_raw(), target);
     }
 }
 
 impl Drop for ExecProcess<'_> {
     fn drop(&mut self) {
-        if !self.exited {
+        if let Some(mut process) = self.process.take() {
             self.kill();
+            // The exit is still to be published.
+            tokio::spawn(async move {
+                if process.pid.is_some() || process.start().await.is_ok() {
+                    process.exit().await;
+                }
+            });
         }
+    }
+}
+
+impl ObservedProcess {
+    /// Waits until the process has been started, and publishes that.
+    async fn start(&mut self) -> Result<(), LaunchError> {
+        let start = self.process.start().await?;
+        self.pid = Some(start.pid);
+        self.events.started(start.at, start.pid);
+        Ok(())
+    }
+
+    /// Waits until the process has exited, and publishes that. Returns the exit code.
+    async fn exit(&mut self) -> i32 {
+        // Without a report, the monitor was killed, and with it the command.
+        let killed = || Exit { code: signal::exit_code(Signal::KILL.as_raw()), at: clock::now() };
+        let exit = self.process.exit().await.unwrap_or_else(killed);
+        self.events.exited(exit.at, self.pid.unwrap_or_default(), exit.code);
+        exit.code
     }
 }
 

@@ -24,6 +24,7 @@ use super::root_dir::Root;
 use super::sandbox::ProcrunSandbox;
 use super::store::Store;
 use super::{ProcrunConfig, clock};
+use crate::containerd::TimestampedEvent;
 use crate::cri::v1::{self, ContainerEventType as Event};
 
 /// Time within which all processes must die of SIGKILL at the end of procrun. Processes that do
@@ -41,7 +42,9 @@ pub(super) struct Engine {
     pub(super) sandboxes: Store<ProcrunSandbox>,
     pub(super) containers: Store<ProcrunContainer>,
     pub(super) images: Images,
-    pub(super) events: EventBroadcast,
+    pub(super) events: EventBroadcast<v1::ContainerEventResponse>,
+    /// containerd's events about processes in containers.
+    pub(super) task_events: EventBroadcast<TimestampedEvent>,
     /// Whether a container had settings that are not applied, which was logged as a warning.
     pub(super) has_reported_ignored: AtomicBool,
 }
@@ -59,6 +62,7 @@ impl Engine {
             containers: Store::default(),
             images: Images::default(),
             events: EventBroadcast::default(),
+            task_events: EventBroadcast::default(),
             has_reported_ignored,
         }))
     }

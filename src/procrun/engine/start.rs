@@ -8,6 +8,7 @@ use tokio::time::timeout;
 use tracing::{info, warn};
 
 use super::Engine;
+use crate::containerd::TaskEvent;
 use crate::cri::v1::ContainerEventType as Event;
 use crate::gofmt::system_error;
 use crate::procrun::clock;
@@ -35,6 +36,7 @@ const RUNC: [&str; 4] = [
 /// A first process that was launched, and the tasks that read its output.
 struct StartedProcess {
     at: i64,
+    pid: i32,
     process: MonitoredProcess,
     output: JoinSet<()>,
 }
@@ -75,6 +77,11 @@ impl Engine {
             Some(self.launch(container).await?)
         };
         container.mark_running(started.as_ref().map_or_else(clock::now, |started| started.at));
+        if let Some(StartedProcess { at, pid, .. }) = started {
+            let id = || container.id.clone();
+            self.task_events
+                .publish_task(at, || TaskEvent::Started { container: id(), pid: pid.unsigned_abs() });
+        }
         self.publish(&container.id, &container.sandbox, Event::ContainerStartedEvent);
         if let Some(started) = started {
             self.exit_watchers.spawn(self.clone().watch(container.clone(), started));
@@ -112,23 +119,28 @@ impl Engine {
         output.spawn(log.clone().follow("stderr", streams.stderr));
         let first = InitProcess { number: process.number, pid: start.pid };
         let _ = container.backend.set(ContainerBackend::Processes { monitor, first, log });
-        Ok(StartedProcess { at: start.at, process, output })
+        Ok(StartedProcess { at: start.at, pid: start.pid, process, output })
     }
 
     /// Waits for the exit of a container and for the end of its output, and publishes the event.
     async fn watch(self: Arc<Self>, container: Arc<ProcrunContainer>, started: StartedProcess) {
-        let StartedProcess { mut process, output, .. } = started;
+        let StartedProcess { pid, mut process, output, .. } = started;
         let exit = process.exit().await;
+        let (at, outcome) = match exit {
+            Some(exit) => (exit.at, ContainerExit::Code(exit.code)),
+            None => (clock::now(), ContainerExit::MonitorKilled),
+        };
+        self.task_events.publish_task(at, || {
+            let (pid, status) = (pid.unsigned_abs(), outcome.exit_code().unsigned_abs());
+            TaskEvent::Exit { container: container.id.clone(), pid, status }
+        });
         if timeout(OUTPUT_GRACE, output.join_all()).await.is_err() {
             warn!(container = %container.id, "output is held by another process and no longer read");
         }
         if let Some(ContainerBackend::Processes { log, .. }) = container.backend.get() {
             log.close().await;
         }
-        match exit {
-            Some(exit) => container.mark_exited(exit.at, ContainerExit::Code(exit.code)),
-            None => container.mark_exited(clock::now(), ContainerExit::MonitorKilled),
-        }
+        container.mark_exited(at, outcome);
         self.publish(&container.id, &container.sandbox, Event::ContainerStoppedEvent);
     }
 }

@@ -22,7 +22,7 @@ use super::process::MonitoredProcess;
 use super::protocol::{
     Command, KillAll, Launch, MonitorCommand, MonitorRequest, Orphan, Signal, SignalTarget, framed,
 };
-use crate::procrun::processes;
+use crate::processes;
 use crate::terminal::harmless_name;
 
 /// All monitors of a runtime.

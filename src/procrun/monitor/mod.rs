@@ -32,7 +32,7 @@ use protocol::{MessageReader, MonitorCommand, MonitorRequest, STREAMS};
 use reaper::ProcessTree;
 
 pub(super) use handle::{Monitor, Monitors};
-pub(super) use process::{MonitoredProcess, StdStreams};
+pub(super) use process::{Exit, LaunchError, MonitoredProcess, StdStreams};
 pub(super) use protocol::{Command, Orphan, SignalTarget};
 
 /// Path of the program from which monitors are started: the running program, even if its file was

@@ -21,8 +21,9 @@ use super::protocol::{
     Exited, Launch, Launched, MonitorEvent, MonitorReply, Orphan, Refused, Signal, SignalTarget, framed,
 };
 use crate::gofmt::system_error;
+use crate::processes;
 use crate::procrun::clock::now;
-use crate::procrun::{processes, signal};
+use crate::procrun::signal;
 
 /// All processes below this monitor.
 #[derive(Debug)]

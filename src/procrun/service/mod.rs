@@ -5,6 +5,7 @@ mod image;
 mod listing;
 mod runtime;
 mod stats;
+mod task_events;
 
 use std::io;
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use tonic::transport::Server;
 use client::ClientConn;
 
 use super::engine::Engine;
+use crate::containerd::EventsServer;
 use crate::cri::v1::image_service_server::ImageServiceServer;
 use crate::cri::v1::runtime_service_server::RuntimeServiceServer;
 use crate::socket::Acceptor;
@@ -33,7 +35,7 @@ const MAX_PENDING_RESETS: usize = 10_000;
 /// Capacity of the queue of accepted connections.
 const ACCEPT_QUEUE: usize = 16;
 
-/// Implementation of both services of the CRI.
+/// Implementation of both services of the CRI, and of containerd's events service.
 #[derive(Clone, Debug)]
 struct Service {
     engine: Arc<Engine>,
@@ -48,6 +50,7 @@ pub(super) async fn serve(
 ) -> io::Result<()> {
     let service = Service { engine };
     let runtime = RuntimeServiceServer::new(service.clone()).max_decoding_message_size(MAX_REQUEST_BYTES);
+    let events = EventsServer::new(service.clone());
     let images = ImageServiceServer::new(service).max_decoding_message_size(MAX_REQUEST_BYTES);
     let (connections_tx, connections_rx) = mpsc::channel(ACCEPT_QUEUE);
     let conn_stop = stop.clone();
@@ -66,6 +69,7 @@ pub(super) async fn serve(
         .http2_max_local_error_reset_streams(None)
         .add_service(runtime)
         .add_service(images)
+        .add_service(events)
         .serve_with_incoming(ReceiverStream::new(connections_rx));
     tokio::select! {
         () = stop.cancelled() => Ok(()),

@@ -71,16 +71,26 @@ fn subject(page: &mut Page, subject: &LintSubject) {
     .markup("</span> ");
 }
 
-/// Writes the commands that explain calls. A call that the page explains is a link.
+/// Writes ids of calls, the first with the command that explains it. A call that the page explains
+/// is a link.
 pub(super) fn calls(page: &mut Page, report: &Report, ids: &[u64]) {
     if ids.is_empty() {
         return;
     }
-    page.markup("<p class=\"calls\">Calls: ").each(ids.iter().take(MAX_EVIDENCE), |page, id| {
-        if report.slowest_calls.iter().any(|call| call.call.id == *id) {
-            page.markup("<a href=\"#call-").text(id).markup("\">").text(id).markup("</a> ");
+    page.markup("<p class=\"calls\">Calls: ");
+    let is_link = |id: &u64| report.slowest_calls.iter().any(|call| call.call.id == *id);
+    let ids = &ids[..ids.len().min(MAX_EVIDENCE)];
+    let first = ids.iter().position(|id| !is_link(id));
+    page.each(ids.iter().enumerate(), |page, (at, id)| {
+        if at > 0 {
+            page.markup(", ");
+        }
+        if is_link(id) {
+            page.markup("<a href=\"#call-").text(id).markup("\">").text(id).markup("</a>");
+        } else if first == Some(at) {
+            page.markup("<code>probeshim explain ").text(id).markup("</code>");
         } else {
-            page.markup("<code>probeshim explain ").text(id).markup("</code> ");
+            page.text(id);
         }
     });
     page.markup("</p>\n");

@@ -33,9 +33,22 @@ impl Page {
         self.markup("<bdi>").text(shortened(name, MAX_NAME_WIDTH)).markup("</bdi>")
     }
 
-    /// Appends a sentence, a message or a command, of which the end may be left out.
+    /// Appends a sentence of probeshim, of which the end may be left out. Commands in it, which are
+    /// between backticks, are code.
     pub(super) fn sentence(&mut self, sentence: &str) -> &mut Self {
-        self.markup("<bdi>").text(shortened(sentence, MAX_TEXT_WIDTH)).markup("</bdi>")
+        self.markup("<bdi>");
+        let shown = shortened(sentence, MAX_TEXT_WIDTH);
+        let mut rest = &*shown;
+        while let Some((text, code, after)) = first_code(rest) {
+            self.text(text).markup("<code>").text(code).markup("</code>");
+            rest = after;
+        }
+        self.text(rest).markup("</bdi>")
+    }
+
+    /// Appends a message or a command that others have written, of which the end may be left out.
+    pub(super) fn message(&mut self, message: &str) -> &mut Self {
+        self.markup("<bdi>").text(shortened(message, MAX_TEXT_WIDTH)).markup("</bdi>")
     }
 
     /// Appends elements that a function writes for each item.
@@ -61,6 +74,14 @@ impl Page {
     pub(super) fn finish(self) -> String {
         self.written
     }
+}
+
+/// Returns the text before the first code between backticks, the code, and the text after it;
+/// `None` without code.
+fn first_code(sentence: &str) -> Option<(&str, &str, &str)> {
+    let (text, rest) = sentence.split_once('`')?;
+    let (code, after) = rest.split_once('`')?;
+    Some((text, code, after))
 }
 
 /// Escapes all that is written: markup, and characters that are invisible or change the direction
@@ -111,6 +132,23 @@ mod tests {
     fn marks_that_change_the_direction_of_writing_are_shown_as_their_codes() {
         assert_eq!(escaped("\u{202e}gpj.exe\u{2066}\u{200f}"), r"\u{202e}gpj.exe\u{2066}\u{200f}");
         assert_eq!(escaped("größer 日本 שלום"), "größer 日本 שלום", "letters stay");
+    }
+
+    #[test]
+    fn commands_between_the_backticks_of_a_sentence_are_code() {
+        let written = |sentence: &str| {
+            let mut page = Page::default();
+            page.sentence(sentence);
+            page.finish()
+        };
+        assert_eq!(
+            written("Run `a <b>` or `c`, not d."),
+            "<bdi>Run <code>a &lt;b&gt;</code> or <code>c</code>, not d.</bdi>"
+        );
+        assert_eq!(written("one ` is left"), "<bdi>one ` is left</bdi>");
+        let mut page = Page::default();
+        page.message("echo `date`");
+        assert_eq!(page.finish(), "<bdi>echo `date`</bdi>", "a command of others is shown as it is");
     }
 
     #[test]

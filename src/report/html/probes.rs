@@ -142,7 +142,7 @@ fn detail(page: &mut Page, report: &Report, probe: &ProbeReport, strips: &Strips
     });
     page.markup("</p>\n");
     strips.write_with_axis(page, probe, ticks);
-    page.markup("<p class=\"command\"><code>").sentence(&probe.handler).markup("</code></p>\n");
+    page.markup("<p class=\"command\"><code>").message(&probe.handler).markup("</code></p>\n");
     page.markup("<p class=\"about minor\">");
     page.each(settings(probe), |page, fact| {
         page.markup("<span>").text(fact).markup("</span> ");
@@ -156,7 +156,7 @@ fn detail(page: &mut Page, report: &Report, probe: &ProbeReport, strips: &Strips
         );
     }
     findings::calls(page, report, &probe.results.failed_calls);
-    page.markup("<p class=\"query\"><code>").sentence(&query(probe)).markup("</code></p>\n</article>\n");
+    page.markup("<p class=\"query\"><code>").message(&query(probe)).markup("</code></p>\n</article>\n");
 }
 
 /// Returns the numbers of a probe, the most important first.

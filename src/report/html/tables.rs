@@ -58,7 +58,7 @@ pub(super) fn write_restarts(page: &mut Page, report: &Report, max_rows: usize) 
         page.markup("<span class=\"container\">")
             .name(&event.container)
             .markup("</span></td><td class=\"message\">");
-        page.sentence(&event.message).markup("</td></tr>\n");
+        page.message(&event.message).markup("</td></tr>\n");
     })
     .markup("</tbody></table></div>\n");
     page.left_out(all, shown, "changes");
@@ -83,7 +83,7 @@ pub(super) fn write_pods(page: &mut Page, report: &Report, max_rows: usize) {
     );
     page.each(report.pods.iter().take(max_rows), |page, pod| {
         page.markup("<tr><th scope=\"row\">").name(&pod_name(&pod.namespace, &pod.name)).markup("</th><td>");
-        page.sentence(&pod.containers.join(", ")).markup("</td>");
+        page.message(&pod.containers.join(", ")).markup("</td>");
         cell(page, pod.probes);
         for count in [pod.attempts, pod.failed, pod.slow, pod.kills, pod.restarts] {
             cell(page, number(count));
@@ -146,7 +146,7 @@ fn fact(page: &mut Page, name: &str, value: &str) {
     page.markup("<dt>")
         .text(shortened(name, MAX_NAME_WIDTH))
         .markup("</dt><dd>")
-        .sentence(value)
+        .message(value)
         .markup("</dd>");
 }
 

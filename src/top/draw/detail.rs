@@ -28,10 +28,10 @@ pub(super) fn detail(page: &mut Page, app: &TopApp, detail: &ProbeDetail) {
     let probe = row.and_then(|row| report?.probes.get(row.index?));
     if let Some(row) = row {
         page.text(&row.handler, Style::new());
-        page.text(&format!("last result: {}", row.result.text), Style::new());
+        page.text(&format!("last result: {}", row.result.long_text()), Style::new());
     }
     if let (Some(report), Some(probe)) = (report, probe) {
-        settings(page, probe);
+        settings(page, probe, row.and_then(|row| row.failure_threshold(Some(report))));
         strip(page, report, probe, row.map(|row| row.strip.as_slice()).unwrap_or_default());
         numbers(page, probe, row.and_then(|row| row.margin_ms));
         lifecycle(page, report, key);
@@ -45,9 +45,9 @@ pub(super) fn detail(page: &mut Page, app: &TopApp, detail: &ProbeDetail) {
     page.text(&command_line(key), Style::new());
 }
 
-fn settings(page: &mut Page, probe: &ProbeReport) {
+fn settings(page: &mut Page, probe: &ProbeReport, threshold: Option<String>) {
     let duration = |duration: Option<_>| duration.map_or_else(|| "unknown".to_owned(), format::duration);
-    let threshold = probe.failure_threshold.map_or_else(|| "unknown".to_owned(), |it| it.to_string());
+    let threshold = threshold.unwrap_or_else(|| "unknown".to_owned());
     let timeout = probe.timeout.map_or_else(|| "none".to_owned(), format::duration);
     let period = duration(probe.period);
     page.text(&format!("timeout {timeout}  period {period}  failure threshold {threshold}"), Style::new());

@@ -5,8 +5,8 @@ use std::time::Duration;
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 
-use crate::overview::ProbeRow;
-use crate::terminal::format;
+use crate::overview::{ProbeKey, ProbeRow};
+use crate::terminal::{format, width};
 use crate::top::app::TopApp;
 use crate::top::column::SortColumn;
 use crate::top::symbols::TopScreen;
@@ -41,20 +41,35 @@ const CELLS: [(TableCell, usize, u8); 12] = [
     (TableCell::Sorted(SortColumn::Prober), 9, 1),
 ];
 
-/// Width of the strip, and of the type of the probe, of a wide terminal.
-const WIDE_STRIP: usize = 30;
-const WIDE_TYPE: usize = 24;
+/// Title of the strip.
+const STRIP_TITLE: &str = "LAST";
+
+/// Maximum width of the strip, and of the container and the type of the probe.
+const MAX_STRIP: usize = 30;
+const MAX_NAME: usize = 24;
+
+/// Widths that the contents of the visible rows need.
+#[derive(Clone, Copy, Debug)]
+struct NeededWidths {
+    container: usize,
+    probe_type: usize,
+    /// Number of columns of the axis.
+    strip: usize,
+}
 
 /// Returns the titles and the visible rows.
 pub(super) fn table(app: &TopApp, screen: TopScreen, columns: usize, rows: usize) -> Vec<Line<'static>> {
-    let (cells, pod) = layout(columns);
+    let (cells, pod) = layout(columns, NeededWidths::of(app));
+    let has_container = cells.iter().any(|(cell, _)| *cell == TableCell::Sorted(SortColumn::Container));
     let mut lines = vec![order(app, screen), titles(app, screen, &cells, pod)];
     let room = rows.saturating_sub(TITLE_LINES).max(1);
     let place = app.place();
     // The selected row is in the middle, or as near to it as the ends of the table permit.
     let first = place.saturating_sub(room / 2).min(app.visible.len().saturating_sub(room));
     for (at, index) in app.visible.iter().enumerate().skip(first).take(room) {
-        lines.push(row(&app.rows[*index], at == place, screen, &cells, pod));
+        let row = &app.rows[*index];
+        let name = if has_container { row.key.pod_name() } else { distinct_name(&app.rows, row) };
+        lines.push(line(row, &name, at == place, screen, &cells, pod));
     }
     if app.visible.is_empty() {
         lines.push(Line::raw(match (app.rows.is_empty(), &app.report) {
@@ -68,9 +83,39 @@ pub(super) fn table(app: &TopApp, screen: TopScreen, columns: usize, rows: usize
     lines
 }
 
+impl NeededWidths {
+    fn of(app: &TopApp) -> Self {
+        let longest = |column: SortColumn, text: fn(&ProbeKey) -> &str| {
+            let texts = app.visible.iter().map(|index| width(text(&app.rows[*index].key)));
+            texts.chain([width(column.key_and_name().1)]).max().unwrap_or_default().min(MAX_NAME)
+        };
+        let columns = app.visible.iter().map(|index| app.rows[*index].strip.len());
+        Self {
+            container: longest(SortColumn::Container, |key| &key.container),
+            // The longest type of a single probe has room at all times, so that a filter moves
+            // nothing.
+            probe_type: longest(SortColumn::Type, |key| &key.probe).max(width("readiness")),
+            strip: columns.chain([width(STRIP_TITLE)]).max().unwrap_or_default().min(MAX_STRIP),
+        }
+    }
+
+    /// Returns the width that a cell needs; `None` for a cell of constant width.
+    fn of_cell(self, cell: TableCell) -> Option<usize> {
+        match cell {
+            TableCell::Strip => Some(self.strip),
+            TableCell::Sorted(SortColumn::Container) => Some(self.container),
+            TableCell::Sorted(SortColumn::Type) => Some(self.probe_type),
+            TableCell::Sorted(_) => None,
+        }
+    }
+}
+
 /// Returns the cells that fit, with their widths, and the width of the name of the pod.
-fn layout(columns: usize) -> (Vec<(TableCell, usize)>, usize) {
-    let mut cells = CELLS.to_vec();
+fn layout(columns: usize, needed: NeededWidths) -> (Vec<(TableCell, usize)>, usize) {
+    let shrunk = |(cell, width, importance): (TableCell, usize, u8)| {
+        (cell, needed.of_cell(cell).map_or(width, |needed| needed.min(width)), importance)
+    };
+    let mut cells = CELLS.map(shrunk).to_vec();
     // The marker of the selected row is the first column.
     let used =
         |cells: &[(TableCell, usize, u8)]| 1 + cells.iter().map(|(_, width, _)| width + 1).sum::<usize>();
@@ -80,19 +125,20 @@ fn layout(columns: usize) -> (Vec<(TableCell, usize)>, usize) {
         cells.remove(least);
     }
     let mut left = columns.saturating_sub(used(&cells));
-    if cells.len() == CELLS.len() {
-        // A wide terminal shows more of a command that belongs to no known probe, and of the past.
-        for (cell, width, _) in &mut cells {
-            let wide = match cell {
-                TableCell::Sorted(SortColumn::Type) => WIDE_TYPE,
-                TableCell::Strip => WIDE_STRIP,
-                TableCell::Sorted(_) => *width,
-            };
-            if wide > *width {
-                let more = left.saturating_sub(2 * POD_WIDTHS.0).min(wide - *width);
-                *width += more;
-                left -= more;
-            }
+    // A wide terminal shows complete types and names of containers, and then more of the past. The
+    // strip leaves room for long names of pods.
+    let growing = [
+        (TableCell::Sorted(SortColumn::Type), POD_WIDTHS.0),
+        (TableCell::Sorted(SortColumn::Container), POD_WIDTHS.0),
+        (TableCell::Strip, 2 * POD_WIDTHS.0),
+    ];
+    let is_complete = cells.len() == CELLS.len();
+    for (growing, pod) in growing.into_iter().filter(|_| is_complete) {
+        for (cell, width, _) in cells.iter_mut().filter(|(cell, _, _)| *cell == growing) {
+            let more = needed.of_cell(*cell).unwrap_or(*width).saturating_sub(*width);
+            let more = more.min(left.saturating_sub(pod));
+            *width += more;
+            left -= more;
         }
     }
     (cells.into_iter().map(|(cell, width, _)| (cell, width)).collect(), left.min(POD_WIDTHS.1))
@@ -120,7 +166,7 @@ fn titles(app: &TopApp, screen: TopScreen, cells: &[(TableCell, usize)], pod: us
     for (cell, width) in cells {
         let (title, column) = match cell {
             TableCell::Sorted(column) => (column.key_and_name().1, Some(*column)),
-            TableCell::Strip => ("LAST", None),
+            TableCell::Strip => (STRIP_TITLE, None),
         };
         spans.push(Span::raw(" "));
         spans.push(Span::styled(screen.fit(title, *width, is_right(*cell)), style(column)));
@@ -134,15 +180,26 @@ fn is_right(cell: TableCell) -> bool {
     matches!(cell, TableCell::Sorted(column) if numeric.contains(&column))
 }
 
-fn row(
+/// Returns the name of the pod of a row, with the container if the pod has probes of several.
+fn distinct_name(rows: &[ProbeRow], row: &ProbeRow) -> String {
+    let ProbeKey { namespace, pod, container, .. } = &row.key;
+    let is_other = |other: &ProbeRow| {
+        other.key.pod == *pod && other.key.namespace == *namespace && other.key.container != *container
+    };
+    let name = row.key.pod_name();
+    if rows.iter().any(is_other) { format!("{name}/{container}") } else { name }
+}
+
+fn line(
     row: &ProbeRow,
+    name: &str,
     is_selected: bool,
     screen: TopScreen,
     cells: &[(TableCell, usize)],
     pod: usize,
 ) -> Line<'static> {
     let marker = if is_selected { ">" } else { " " };
-    let mut spans = vec![Span::raw(marker), Span::raw(screen.fit_name(&row.key.pod_name(), pod))];
+    let mut spans = vec![Span::raw(marker), Span::raw(screen.fit_name(name, pod))];
     for (cell, width) in cells {
         spans.push(Span::raw(" "));
         let TableCell::Sorted(column) = cell else {

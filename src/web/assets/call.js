@@ -1,7 +1,7 @@
 // One call: its phases and its explanation.
 
 import { address, callsOf, commandLine, dataQuery, ofContainer, selection } from './command.js';
-import { element, lines, name, show } from './dom.js';
+import { element, lines, name, sentence, show } from './dom.js';
 import { duration, podName, time } from './format.js';
 import { load, section } from './view.js';
 
@@ -42,6 +42,11 @@ export function callAddress(query, id) {
   return address({ view: 'call', since, until, id });
 }
 
+// Creates links to calls, as a list in a sentence.
+export function callLinks(query, calls) {
+  return calls.map((call, index) => [index > 0 ? ', ' : '', element('a', { href: callAddress(query, call) }, call)]);
+}
+
 // Returns the result of a call in a few words.
 export function resultOf(call) {
   const exit = call.exec?.exitCode;
@@ -77,7 +82,7 @@ function explanation(explained) {
 }
 
 export function sentencesOf({ sentences }) {
-  return element('ul', { class: 'sentences' }, sentences.map((sentence) => element('li', null, name(sentence))));
+  return element('ul', { class: 'sentences' }, sentences.map((text) => element('li', null, sentence(text))));
 }
 
 function phaseState({ state, missing }) {

@@ -2,9 +2,9 @@
 
 import { callAddress, isFailed, isLate, resultOf, smallBar } from './call.js';
 import { commandLine, currentQuery, dataQuery } from './command.js';
-import { element, KeyedList, name, setText, show } from './dom.js';
+import { element, KeyedList, name, show } from './dom.js';
 import { counted, duration, podName, time } from './format.js';
-import { load, tableView } from './view.js';
+import { load, TableView } from './view.js';
 
 const columns = ['Call', 'Ended', 'Method', 'Result', 'Duration', 'Phases', 'Pod and container', 'Probe', 'Client'];
 
@@ -36,7 +36,6 @@ export class CallsPage {
   constructor(main, query) {
     this.query = query;
     this.main = main;
-    this.note = element('p', { class: 'minor', role: 'status' });
     this.rows = element('tbody');
     this.list = new KeyedList(this.rows, (call) => new CallRow(query, call));
   }
@@ -49,11 +48,13 @@ export class CallsPage {
     return 'Calls';
   }
 
-  update({ source, calls }, { admin }) {
-    if (!this.isShown) show(this.main, tableView(this.query.slowest ? 'Slowest calls' : 'Calls', commandLine('calls', currentQuery(), admin), this.note, columns, this.rows));
-    this.isShown = true;
+  update({ source, calls, emptyBecause }, { admin }) {
+    if (!this.view) {
+      this.view = new TableView(this.query.slowest ? 'Slowest calls' : 'Calls', commandLine('calls', currentQuery(), admin), columns, this.rows);
+      show(this.main, this.view.parts);
+    }
     const kept = source === 'records' ? ' Of a period in the past only slow and failed ExecSyncs are recorded, at most 16 per minute.' : '';
-    setText(this.note, `${counted(calls.length, 'call')}${calls.length === 200 ? ', the last ones' : ''}.${kept}`);
+    this.view.update(`${counted(calls.length, 'call')}${calls.length === 200 ? ', the last ones' : ''}.${kept}`, emptyBecause && emptyBecause + kept);
     this.list.update(this.query.slowest ? calls : [...calls].reverse(), (call) => call.id);
   }
 }

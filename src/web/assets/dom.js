@@ -59,6 +59,14 @@ export function name(text) {
   return element('bdi', null, text);
 }
 
+// Creates a sentence of probeshim, in which commands, which are between backticks, are code.
+export function sentence(text) {
+  const parts = text.split('`');
+  // The last one of an odd number of backticks is text.
+  if (parts.length % 2 === 0) parts.push(parts.splice(-2).join('`'));
+  return element('bdi', null, parts.map((part, index) => (index % 2 === 1 ? element('code', null, part) : part)));
+}
+
 // A text that changes often. Its node stays, and is changed only if the value has changed.
 export class LiveText {
   constructor(format = String) {

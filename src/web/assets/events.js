@@ -3,7 +3,7 @@
 import { commandLine, common, currentQuery, dataQuery } from './command.js';
 import { element, KeyedList, name, setAttribute, setText, show } from './dom.js';
 import { counted, podName, time } from './format.js';
-import { load, tableView } from './view.js';
+import { load, TableView } from './view.js';
 
 const columns = ['Last', 'Type', 'Reason', 'Pod and container', 'Message', 'Count'];
 
@@ -39,7 +39,6 @@ export class EventsPage {
   constructor(main, query) {
     this.main = main;
     this.query = query;
-    this.note = element('p', { class: 'minor', role: 'status' });
     this.rows = element('tbody');
     this.list = new KeyedList(this.rows, (event) => new EventRow(event));
   }
@@ -52,10 +51,12 @@ export class EventsPage {
     return 'Events';
   }
 
-  update({ total, events }, { admin }) {
-    if (!this.isShown) show(this.main, tableView('Events', commandLine('events', currentQuery(), admin), this.note, columns, this.rows));
-    this.isShown = true;
-    setText(this.note, `${counted(total, 'event')}${events.length < total ? `, of which the last ${events.length} are shown` : ''}.`);
+  update({ total, events, emptyBecause }, { admin }) {
+    if (!this.view) {
+      this.view = new TableView('Events', commandLine('events', currentQuery(), admin), columns, this.rows);
+      show(this.main, this.view.parts);
+    }
+    this.view.update(`${counted(total, 'event')}${events.length < total ? `, of which the last ${events.length} are shown` : ''}.`, emptyBecause);
     this.list.update(events, eventKey);
   }
 }

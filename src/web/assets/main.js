@@ -25,8 +25,12 @@ const pages = { overview: OverviewPage, calls: CallsPage, call: CallPage, events
 
 const main = document.querySelector('#main');
 const problem = document.querySelector('#problem');
+const filter = document.querySelector('#filter');
 const form = document.querySelector('#filters');
 const status = document.querySelector('#live');
+
+// The width from which the filters are always shown, as in the style sheet.
+const wide = matchMedia('(min-width: 62rem)');
 
 // The session of the view that is shown.
 let shown = null;
@@ -224,12 +228,18 @@ function showQuery(query) {
     else input.value = query[field] ?? '';
   }
   form.classList.toggle('for-calls', query.view === 'calls');
+  foldFilters(query);
   const views = [['overview', 'Overview', common(query)], ['calls', 'Calls', selection(query)], ['events', 'Events', common(query)]];
   show(document.querySelector('#views'), views.map(([view, title, fieldsOfView]) =>
     element('li', null, element('a', {
       href: address({ view: view === 'overview' ? undefined : view, ...fieldsOfView }),
       'aria-current': (query.view ?? 'overview') === view ? 'page' : null,
     }, title))));
+}
+
+// Hides the filters on a narrow screen, unless one of them is active.
+function foldFilters(query) {
+  filter.open = wide.matches || Object.keys(selection(query)).length > 0;
 }
 
 // Selects a value, which becomes an option if it is none.
@@ -275,5 +285,6 @@ form.addEventListener('submit', (event) => {
   go(address({ view: of, ...values }));
 });
 
+wide.addEventListener('change', () => foldFilters(currentQuery()));
 addEventListener('popstate', open);
 open();

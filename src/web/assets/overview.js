@@ -1,8 +1,8 @@
 // The overview: what is wrong, what has changed, all probes, latencies and the slowest calls.
 
-import { callAddress, phaseBar, sentencesOf } from './call.js';
+import { callAddress, callLinks, phaseBar, sentencesOf } from './call.js';
 import { address, commandLine, common, currentQuery, dataQuery, ofContainer, selection } from './command.js';
-import { element, name, show } from './dom.js';
+import { element, name, sentence, show } from './dom.js';
 import { counted, duration, number, podName, time, zone } from './format.js';
 import { latency } from './latency.js';
 import { failures, isKill, LiveProbes, podState, ProbeList } from './probes.js';
@@ -39,18 +39,18 @@ function tiles({ totals, findings }, query) {
 
 // Creates a finding with its evidence, its remedy and its calls.
 export function finding(query, found) {
-  const { severity, sentence, evidence, remedy, calls } = found;
+  const { severity, evidence, remedy, calls } = found;
   const names = [found.pod ? podName(found.namespace, found.pod) : null, found.container, found.probe, found.prober ? `(${found.prober})` : null].filter(Boolean);
   const subject = found.pod && found.container
     ? element('a', { href: address({ ...selection(query), ...ofContainer(found), probe: undefined }) }, name(names.join(' ')))
     : name(names.join(' ') || 'node');
   return element('details', { class: `finding ${severity}`, 'data-key': `${found.lint} ${names.join(' ')}` },
-    element('summary', null, element('span', { class: 'badge' }, severity), ' ', element('b', null, name(sentence)), ' ', element('span', { class: 'minor' }, name(names.join(' ') || 'node'))),
+    element('summary', null, element('span', { class: 'badge' }, severity), ' ', element('b', null, sentence(found.sentence)), ' ', element('span', { class: 'minor' }, name(names.join(' ') || 'node'))),
     element('p', { class: 'minor' }, subject, ` · ${found.lint}`),
-    element('ul', null, evidence.map((fact) => element('li', null, name(fact)))),
-    element('p', null, name(remedy)),
+    element('ul', null, evidence.map((fact) => element('li', null, sentence(fact)))),
+    element('p', null, sentence(remedy)),
     calls.length > 0
-      ? element('p', null, 'Calls: ', calls.map((call) => [element('a', { href: callAddress(query, call) }, call), ' ']))
+      ? element('p', null, 'Calls: ', callLinks(query, calls))
       : null);
 }
 
@@ -78,8 +78,8 @@ export function policies({ faults, pauses, execPolicies, paused, kills }) {
 function missingNames({ namedContainers, unnamedContainers, remedy }) {
   if (unnamedContainers === 0) return [];
   const all = counted(namedContainers + unnamedContainers, 'container');
-  const sentence = [element('b', null, 'Names of probes are missing'), ` in ${unnamedContainers} of ${all} with exec calls`, remedy ? [': ', name(remedy)] : '', '.'];
-  return [element('ul', { class: 'policies' }, element('li', null, sentence))];
+  const missing = [element('b', null, 'Names of probes are missing'), ` in ${unnamedContainers} of ${all} with exec calls`, remedy ? [': ', sentence(remedy)] : '', '.'];
+  return [element('ul', { class: 'policies' }, element('li', null, missing))];
 }
 
 // Returns the last changes of a period as events, the most recent first. Kills come before others,
@@ -179,7 +179,7 @@ export class OverviewPage {
       part({ class: 'tiles' }, (value) => tiles(value, query), ({ totals, findings: found }) => ({ totals, findings: found }), 'dl'),
       this.policies.root,
       part(null, missingNames, ({ probeNames }) => probeNames),
-      view.showsCommands ? null : element('p', { class: 'minor' }, 'Commands, output and messages are not shown, because every user of this machine can open this page. ', element('code', null, '--http-pods'), ' shows them.'),
+      view.showsCommands ? null : element('p', { class: 'minor' }, sentence('Commands, output and messages are not shown, because every user of this machine can open this page. Started with `--http-pods`, which also serves /pods, probeshim shows them here.')),
       ...(view.isLive ? [section('changes', 'Recent changes', command('events'), this.changes.root)] : []),
       section('findings', 'Findings', command('lint'), part(null, (value) => findings(query, value), ({ findings: found }) => found)),
       section('probes', 'Probes', command(view.isLive ? 'top' : 'report'), legend(),

@@ -1,6 +1,6 @@
 // One probe: its results over time, its numbers, its phases, and what happened to its container.
 
-import { callAddress, phaseBar } from './call.js';
+import { callLinks, phaseBar } from './call.js';
 import { address, callsOf, commandLine, common, dataQuery, ofContainer } from './command.js';
 import { element, name, show } from './dom.js';
 import { counted, duration, number, podName, time } from './format.js';
@@ -16,13 +16,14 @@ function facts(query, probe) {
   const eventLink = (value) => element('a', { href: events }, value);
   const list = [
     ['Handler', element('code', null, name(probe.handler))],
+    ['Last result', probe.lastResult],
     ['Made by', name(probe.prober || 'no attempts')],
     ['Timeout', probe.timeoutMs === null ? null : duration(probe.timeoutMs)],
     ['Period', probe.periodMs === null ? null : duration(probe.periodMs)],
     ['Failure threshold', probe.failureThreshold],
     ['Attempts', link(number(probe.attempts))],
     ['Failed', link(`${number(failures(probe))} (${counted(probe.failures, 'failure')}, ${counted(probe.timeouts, 'timeout')}, ${counted(probe.errors, 'error')})`, { failed: true })],
-    ['Failed calls', probe.failedCalls.map((call) => [element('a', { href: callAddress(query, call) }, call), ' '])],
+    ['Failed calls', callLinks(query, probe.failedCalls)],
     ['Without a result', link(number(probe.noResult))],
     ['Slow', link(`${number(probe.slow)}${probe.late > 0 ? ` (${number(probe.late)} late)` : ''}`, { slowest: 50 })],
     ['Kills', eventLink(`${number(probe.kills)}, ${number(probe.wouldBeKills)} would be`)],

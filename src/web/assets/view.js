@@ -1,6 +1,6 @@
 // What all views have in common.
 
-import { element, show } from './dom.js';
+import { element, setText, show } from './dom.js';
 
 // An answer other than success, with the reason that probeshim gave.
 export class AnswerError extends Error {}
@@ -31,14 +31,25 @@ export function section(id, title, command, ...content) {
     element('h2', { id: `${id}-title` }, title), commandLineOf(command), ...content);
 }
 
-// Creates the table of a view, with its heading, the command line that shows the same, and a note.
-export function tableView(title, command, note, columns, rows) {
-  const head = columns.map((column) => element('th', { scope: 'col' }, column));
-  return [
-    element('h1', { id: 'title' }, title), commandLineOf(command), note,
-    element('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-labelledby': 'title' },
-      element('table', null, element('thead', null, element('tr', null, head)), rows)),
-  ];
+// The table of a view, with its heading, the command line that shows the same, and a note. An empty
+// table is replaced by the reason why it is empty.
+export class TableView {
+  constructor(title, command, columns, rows) {
+    const head = columns.map((column) => element('th', { scope: 'col' }, column));
+    this.note = element('p', { class: 'minor', role: 'status' });
+    this.reason = element('p', { class: 'empty', role: 'status' });
+    this.table = element('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-labelledby': 'title' },
+      element('table', null, element('thead', null, element('tr', null, head)), rows));
+    this.parts = [element('h1', { id: 'title' }, title), commandLineOf(command), this.note, this.reason, this.table];
+  }
+
+  update(note, emptyBecause) {
+    setText(this.note, note);
+    setText(this.reason, emptyBecause ?? '');
+    this.reason.hidden = emptyBecause === null;
+    this.note.hidden = emptyBecause !== null;
+    this.table.hidden = emptyBecause !== null;
+  }
 }
 
 function commandLineOf(command) {

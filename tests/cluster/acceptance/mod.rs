@@ -89,7 +89,7 @@ fn candidate(rng: &mut Rng, number: usize) -> Candidate {
 
 /// Returns the problems that probeshim reports for a file.
 fn problems(path: &Path) -> Vec<String> {
-    let report = check(&[path.to_owned()], None, false, &Environment::detect());
+    let report = check(&[path.to_owned()], None, false, None, &Environment::detect());
     match report.specs {
         Ok(_) => Vec::new(),
         Err(problems) => problems.0.iter().map(ToString::to_string).collect(),

@@ -162,7 +162,7 @@ async fn an_invalid_query_exits_with_2_and_names_the_allowed_values() {
         (&["calls", "--last", "many"], "--last"),
         (&["calls", "--last", "1", "--slowest", "1"], "--slowest"),
         (&["calls", "--follow", "--slowest", "1"], "--slowest"),
-        (&["calls", "-o", "xml"], "[possible values: table, json, yaml]"),
+        (&["calls", "-o", "xml"], "[possible values: table, wide, json, yaml]"),
         (&["status", "-o", "name"], "[possible values: table, json, yaml]"),
     ] {
         let answer = place.ask(arguments).await;

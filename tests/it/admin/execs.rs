@@ -6,11 +6,11 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use probeshim::cri::v1::*;
 use prost::Message as _;
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::{SERVICE, call, kept, until_shown};
-use crate::procrun::Runtime;
+use crate::procrun::{Runtime, until};
 use crate::program::{Place, Running};
 
 fn exec(container: &str, command: &[&str]) -> Vec<u8> {
@@ -46,6 +46,7 @@ async fn pods_created_without_the_relay_are_observed() {
     );
 
     // The pod is created without the relay, after the first list.
+    until_shown(&place, &["events"], |events| reasons(events).contains(&"RuntimeReady").then_some(())).await;
     let pod = runtime.run_pod("bypass").await;
     let status =
         until_shown(&place, &["status"], |status| (pods(status).len() == 2).then(|| pods(status))).await;
@@ -149,7 +150,7 @@ async fn an_exec_sync_is_explained_by_its_id() {
     let last = place.ask(&["explain", "--last", "--pod", "pod", "-n", "it", "-o", "json"]).await.json();
     assert_eq!(last["call"]["id"], json!(1));
     let text = place.ask(&["explain", "1"]).await.stdout;
-    assert!(text.contains("exited with code 3") && text.contains("The phases are unknown"), "{text}");
+    assert!(text.contains("exited with code 3"), "{text}");
     for (arguments, code, told) in [
         (&["explain", "7"][..], 2, "call 7 is neither recorded nor in flight"),
         (
@@ -185,6 +186,39 @@ async fn an_exec_sync_is_explained_by_its_id() {
     ] {
         assert_eq!(count(filter).await, expected, "{filter:?}");
     }
+    runtime.end().await;
+}
+
+#[tokio::test]
+async fn the_phases_of_a_call_on_procrun_are_known_and_the_process_that_holds_its_output() {
+    let place = Place::new();
+    let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
+    let container = runtime.runs("sleep 1000").await;
+    let shim = place.start_watching(&[]).await;
+    // The first calls may come before the subscription to events.
+    let phases = until(|| async {
+        execute(&shim, &container, &["sh", "-c", "exit 3"]).await;
+        let last = place.ask(&["explain", "--last", "-o", "json"]).await.json();
+        let phases = last["call"]["exec"]["phases"].clone();
+        (phases["state"] == "complete").then_some(phases)
+    })
+    .await;
+    for phase in ["prepareMs", "startMs", "runMs", "drainMs"] {
+        assert!(phases[phase].is_number(), "{phases}");
+    }
+
+    let command = ["sh", "-c", "sleep 1000 & echo $! > child; exit 0"];
+    let holder = async {
+        let child = runtime.file(&container, "child").await;
+        until(|| async {
+            let calls = place.ask(&["calls", "--in-flight", "-o", "json"]).await.json();
+            let text = place.ask(&["explain", &calls[0]["id"].to_string()]).await.stdout;
+            text.contains(&format!("Process {child} (sleep 1000)")).then_some(())
+        })
+        .await;
+        kill_process(Pid::from_raw(child.parse().unwrap()).unwrap(), Signal::KILL).unwrap();
+    };
+    tokio::join!(holder, execute(&shim, &container, &command));
     runtime.end().await;
 }
 

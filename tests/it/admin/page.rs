@@ -191,6 +191,22 @@ async fn an_invalid_query_names_the_field_the_value_and_what_is_allowed() {
 }
 
 #[tokio::test]
+async fn a_list_that_a_filter_empties_says_so() {
+    let place = Place::new();
+    let watched = after_three_calls(&place).await;
+    let http = public_address(&watched.shim).await;
+    for things in ["calls", "events"] {
+        let all = json_of(&get(&http, &format!("/page/{things}")).await);
+        assert_eq!(all["emptyBecause"].is_null(), !all[things].as_array().unwrap().is_empty(), "{all}");
+        let none = json_of(&get(&http, &format!("/page/{things}?pod=nope")).await);
+        assert_eq!(none[things], Value::from(Vec::<String>::new()));
+        let reason = none["emptyBecause"].as_str().unwrap();
+        assert!(reason.starts_with(&format!("No {things} match")), "{reason}");
+    }
+    watched.runtime.end().await;
+}
+
+#[tokio::test]
 async fn a_browser_that_reconnects_gets_each_result_that_it_has_missed() {
     let place = Place::new();
     let watched = after_three_calls(&place).await;

@@ -116,7 +116,7 @@ async fn a_command_names_an_unusable_admin_socket_with_the_reason() {
     let nobody = place.ask(&["status"]).await.stderr;
     let told = format!(
         "error: no probeshim listens on unix://{}: No such file or directory (os error 2); \
-         check that it is running with this --admin, and run this command as root if root started it\n",
+         `probeshim` without arguments shows how to start one, and --admin or --instance names another\n",
         place.at("admin.sock").display()
     );
     assert_eq!(nobody, told);

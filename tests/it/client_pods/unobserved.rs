@@ -27,6 +27,23 @@ async fn the_address_of_a_sandbox_that_a_client_starts_is_shown() {
     end(running, owner, runtime).await;
 }
 
+/// The list of sandboxes, which has no addresses, shows the sandbox first.
+#[tokio::test]
+async fn the_address_of_a_sandbox_that_was_started_before_probeshim_is_shown() {
+    let place = Place::new();
+    let runtime = Runtime::start_at(&place.at("runtime.sock"));
+    let mut before = Owner::of(place);
+    before.client = runtime.client.clone();
+    before.run("web", &[]).await;
+    let place = before.place;
+    let running = place.start_watching(&[]).await;
+    let owner = Owner::of(place);
+    let shown =
+        until_shown(&owner.place, &["status"], |status| status["pods"][0]["ip"].as_str().map(str::to_owned));
+    assert_eq!(shown.await, "127.0.0.1");
+    end(running, owner, runtime).await;
+}
+
 /// probeshim does not need to see StartContainer: a running container has been started.
 #[tokio::test]
 async fn a_running_client_container_counts_as_started() {

@@ -79,7 +79,7 @@ async fn manifests_and_configurations_may_come_through_a_pipe() {
         assert_eq!(checked.code, Some(0), "{line}: {checked:?}");
         assert!(checked.stdout.contains("Pod default/piped"), "{line}: {checked:?}");
         assert!(
-            checked.stderr.contains("kind: \"Service\": ignored, since it defines no pods"),
+            checked.stderr.contains("Service is ignored: there is no service network"),
             "{line}: {checked:?}"
         );
     }

@@ -60,7 +60,7 @@ async fn hostile_manifests_are_refused_with_a_message() {
         command.args(["-c", &run, env!("CARGO_BIN_EXE_probeshim")]).arg(&file);
         let answer = Answer::to(command).await;
         assert_eq!(answer.code, Some(2), "{what}: {}", &answer.stderr.chars().take(500).collect::<String>());
-        assert!(answer.stderr.contains(&format!("{}: ", file.display())), "{what}: {}", answer.stderr);
+        assert!(answer.stderr.contains(&format!("error: {}:", file.display())), "{what}: {}", answer.stderr);
         assert!(
             answer.stderr.len() < 4096 && !answer.stderr.contains("panicked"),
             "{what}: {}",

@@ -1,6 +1,8 @@
 //! A command around which pods are played, and the embedded runtime.
 
 use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -10,8 +12,12 @@ use tokio::task::spawn_blocking;
 
 use super::{NEVER_READY, POLITE, pod};
 use crate::procrun::{processes_of, until};
-use crate::program::{Answer, Place};
+use crate::program::{Answer, Place, is_root};
+use fixtures::need;
 use fixtures::wait::soon;
+
+/// User and group without rights.
+const NOBODY: u32 = 65_534;
 
 const READY: &str = ", readinessProbe: {exec: {command: ['true']}, periodSeconds: 1}";
 
@@ -47,15 +53,111 @@ async fn play_runs_a_command_once_pods_are_ready_and_exits_with_its_code() {
     // Standard output belongs to the command.
     let status: Value = serde_json::from_str(&answer.stdout).unwrap();
     assert_eq!(status["pods"][0]["ready"], true, "{status}");
-    for expected in
-        ["a main  Started: ", "all pods are ready after ", "running sh -c ", "\nNAME  READY  STATUS"]
-    {
+    for expected in [
+        "a main  Started: ",
+        "Ready: The pod is ready",
+        "all pods are ready after ",
+        "running sh -c ",
+        "\nNAME  READY  STATUS",
+    ] {
         assert!(answer.stderr.contains(expected), "{expected}: {answer:?}");
     }
     is_clean(&place);
     let killed = embedded(&place, &pod("a", POLITE, "", READY), &["-q", "--", "sh", "-c", "kill -9 $$"]);
     let answer = Answer::to(killed).await;
     assert_eq!((answer.code, answer.stderr.as_str()), (Some(137), ""), "{answer:?}");
+    is_clean(&place);
+}
+
+/// Returns a program, run by a user without rights whose sockets are in a directory of the place.
+fn as_user(place: &Place, program: &Path) -> Command {
+    let mut command = Command::new(program);
+    let user = Some(NOBODY);
+    for name in ["run", "tmp"] {
+        fs::create_dir_all(place.at(name)).unwrap();
+        chown(place.at(name), user, user).unwrap();
+    }
+    command.uid(NOBODY).gid(NOBODY).env("XDG_RUNTIME_DIR", place.at("run")).env("TMPDIR", place.at("tmp"));
+    command
+}
+
+#[tokio::test]
+async fn each_of_several_tests_gets_an_instance_of_its_own() {
+    need!(is_root());
+    let place = Place::new();
+    let program = place.copied_program();
+    let pods = place.at("pods.yaml");
+    fs::write(&pods, pod("a", POLITE, "", READY)).unwrap();
+    fs::set_permissions(&pods, fs::Permissions::from_mode(0o644)).unwrap();
+    let play = format!("{} play --runtime procrun {} --", program.display(), pods.display());
+    let show = "echo $PROBESHIM_ADMIN";
+    let nested = format!("env -u PROBESHIM_ADMIN -u CONTAINER_RUNTIME_ENDPOINT {play} sh -c '{show}'");
+    let mut command = as_user(&place, &program);
+    command.args(["play", "--runtime", "procrun"]).arg(&pods);
+    command.args(["--", "sh", "-c", &format!("{show}; {nested}")]);
+    let answer = Answer::to(command).await;
+    let expected = [1, 2].map(|number| {
+        format!("unix://{}\n", place.at("run").join(format!("probeshim-auto-{number}/admin.sock")).display())
+    });
+    assert_eq!((answer.code, &answer.stdout), (Some(0), &expected.concat()), "{answer:?}");
+    assert!(answer.stderr.contains("`probeshim pods --instance auto-1`"), "{answer:?}");
+    let mut query = as_user(&place, &program);
+    query.args(["pods", "--instance", "auto"]);
+    let answer = Answer::to(query).await;
+    let expected = "--instance \"auto\" must be the name of an instance";
+    assert!(answer.code == Some(2) && answer.stderr.contains(expected), "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_container_without_a_command_is_refused_on_procrun_before_anything_starts() {
+    let place = Place::new();
+    let manifest = "{kind: Pod, metadata: {name: a}, spec: {initContainers: [{name: i, image: x, args: [sleep]}],\n\
+                    containers: [{name: m, image: nginx}]}}";
+    let answer = Answer::to(embedded(&place, manifest, &[])).await;
+    let file = place.at("pods.yaml").display().to_string();
+    let expected = format!(
+        "error: {file}:2: spec.containers[0].command: Required value: images of procrun have no command\n"
+    );
+    assert_eq!((answer.code, answer.stderr.as_str()), (Some(2), expected.as_str()), "{answer:?}");
+    for (arguments, code) in [(&["--runtime", "procrun"][..], Some(2)), (&[], Some(0))] {
+        let mut check = Command::new(env!("CARGO_BIN_EXE_probeshim"));
+        check.arg("check").arg(place.at("pods.yaml")).arg("--config").arg(place.at("config.yaml"));
+        check.args(arguments);
+        let checked = Answer::to(check).await;
+        assert_eq!(checked.code, code, "{checked:?}");
+        assert_eq!(checked.stderr.contains(&expected), code == Some(2), "{checked:?}");
+    }
+    is_clean(&place);
+}
+
+#[tokio::test]
+async fn probable_mistakes_and_ignored_objects_are_reported_when_play_starts() {
+    let place = Place::new();
+    let wrong_port = ", livenessProbe: {tcpSocket: {port: htp}}, ports: [{name: http, containerPort: 80}]";
+    let manifest = pod("a", "exit 0", ", restartPolicy: Never", wrong_port)
+        + "{kind: Service, metadata: {name: web}}\n---\n{kind: Service, metadata: {name: db}}";
+    let answer = Answer::to(embedded(&place, &manifest, &[])).await;
+    let file = place.at("pods.yaml").display().to_string();
+    for expected in [
+        "no port of the container has this name, did you mean".to_owned(),
+        format!("{file}:3: Service default/web and 1 more are ignored: there is no service network"),
+    ] {
+        assert_eq!(answer.stderr.matches(&expected).count(), 1, "{expected}: {answer:?}");
+    }
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    is_clean(&place);
+}
+
+#[tokio::test]
+async fn a_command_without_its_dashes_gets_a_hint() {
+    let place = Place::new();
+    let manifest = pod("a", POLITE, "", READY);
+    let answer = Answer::to(embedded(&place, &manifest, &["sh", "test.sh"])).await;
+    let expected = format!(
+        "\nhint: a COMMAND follows --, as in `probeshim play {} -- sh test.sh`\n",
+        place.at("pods.yaml").display()
+    );
+    assert!(answer.code == Some(2) && answer.stderr.ends_with(&expected), "{answer:?}");
     is_clean(&place);
 }
 
@@ -103,8 +205,9 @@ async fn play_runs_no_command_if_a_pod_fails_and_shows_the_end_of_its_log() {
     is_clean(&place);
     let manifest = pod("a", POLITE, "", "");
     let answer = Answer::to(embedded(&place, &manifest, &["--", "no-such-program"])).await;
-    let expected = "error: cannot run COMMAND \"no-such-program\": No such file or directory";
-    assert!(answer.code == Some(127) && answer.stderr.contains(expected), "{answer:?}");
+    let expected = "error: COMMAND \"no-such-program\" must be a program in PATH, or the path of one";
+    assert!(answer.code == Some(2) && answer.stderr.contains(expected), "{answer:?}");
+    assert!(!answer.stderr.contains("Started"), "no pod is started: {answer:?}");
     is_clean(&place);
 }
 

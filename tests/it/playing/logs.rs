@@ -6,7 +6,7 @@ use std::fs;
 use fixtures::logs::{are_consecutive, log_files, log_names, numbers_of};
 use rustix::process::Signal;
 
-use super::{is_clean, played, pod, start_with};
+use super::{POLITE, is_clean, played, pod, start_with};
 use crate::procrun::{Runtime, until};
 use crate::program::Place;
 
@@ -52,6 +52,41 @@ async fn a_played_containers_log_is_rotated_compressed_and_complete() {
     assert!(are_consecutive(&numbers), "a line was lost or written twice: {numbers:?}");
     assert!(names.iter().filter(|name| name.strip_suffix(".gz").is_some()).count() >= 2, "{names:?}");
     assert!(!names.iter().any(|name| name.contains(".gz.gz")), "{names:?}");
+    is_clean(&place, runtime).await;
+}
+
+#[tokio::test]
+async fn the_logs_of_pods_with_a_label_are_printed_with_prefixes_until_the_containers_end() {
+    let place = Place::new();
+    let labelled = |name: &str, label: &str| {
+        pod(name, &format!("echo one; echo {name}"), ", restartPolicy: Never", "")
+            .replace("metadata: {", &format!("metadata: {{labels: {{app: {label}}}, "))
+    };
+    let runtime = Runtime::start_at(&place.at("runtime.sock"));
+    fs::write(place.at("pods.yaml"), labelled("a", "web") + &labelled("b", "web") + &labelled("c", "db"))
+        .unwrap();
+    let waits = pod("d", POLITE, "", "");
+    fs::write(place.at("more.yaml"), waits).unwrap();
+    let (pods, more) = (place.at("pods.yaml"), place.at("more.yaml"));
+    let mut running = start_with(&place, &[pods.to_str().unwrap(), more.to_str().unwrap()]).await;
+    let waited = place.ask(&["wait", "-l", "app=web", "--for", "succeeded", "--timeout", "5m"]).await;
+    assert_eq!(waited.code, Some(0), "{waited:?}");
+    let answer = place.ask(&["logs", "-l", "app=web", "--prefix", "-f"]).await;
+    let mut lines: Vec<&str> = answer.stdout.lines().collect();
+    lines.sort_unstable();
+    let expected =
+        ["[pod/test/a/main] a", "[pod/test/a/main] one", "[pod/test/b/main] b", "[pod/test/b/main] one"];
+    assert_eq!((answer.code, &lines[..]), (Some(0), &expected[..]), "{answer:?}");
+    let last = place.ask(&["logs", "-l", "app=web", "--tail", "1"]).await;
+    let mut lines: Vec<&str> = last.stdout.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["a", "b"], "{last:?}");
+    let none = place.ask(&["logs", "-l", "app=none"]).await;
+    assert_eq!((none.code, none.stderr.as_str()), (Some(1), "error: no pod has the labels app=none\n"));
+    let missing = place.ask(&["logs"]).await;
+    assert!(missing.stderr.contains("<POD|--selector <SELECTOR>>"), "{missing:?}");
+    running.signal(Signal::TERM);
+    assert_eq!(running.ended().await, Some(143));
     is_clean(&place, runtime).await;
 }
 

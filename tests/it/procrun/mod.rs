@@ -12,6 +12,7 @@ mod logs;
 mod program;
 mod races;
 mod refusals;
+mod task_events;
 mod usage;
 
 use std::fmt::Display;

@@ -1,9 +1,11 @@
 // Makes probe attempts with the kubelet's own code: reads one probe per line from stdin, as JSON, and writes one result per line to
-// stdout. `probes serve` is a server to be probed, with HTTP, gRPC, and HTTPS with a self-signed certificate.
+// stdout. `probes serve` is a server to be probed, with HTTP, gRPC, and HTTPS with a self-signed certificate. `probes tls` passes what
+// arrives over TLS on to another server.
 package main
 
 import (
 	"bufio"
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -12,6 +14,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io"
 	"math/big"
 	"net"
 	"net/http"
@@ -21,6 +24,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	// The kubelet has this codec too.
+	_ "google.golang.org/grpc/encoding/gzip"
 	grpchealth "google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	v1 "k8s.io/api/core/v1"
@@ -127,7 +132,68 @@ func serve(healthy time.Duration, plain, health, secure string) error {
 	return http.ListenAndServe(plain, nil)
 }
 
+// passOn accepts TLS connections, with one application protocol if `protocol` is not empty, and passes their bytes on to a server.
+// `fault` is empty, `negative-serial`, `client-certificate` (one is required) or `old` (at most TLS 1.1).
+func passOn(listen, protocol, fault, to string) error {
+	own, err := certificate()
+	if err != nil {
+		return err
+	}
+	config := &tls.Config{Certificates: []tls.Certificate{own}}
+	switch fault {
+	case "negative-serial":
+		// Go creates no such certificate. The number 1 becomes -1.
+		der := own.Certificate[0]
+		at := bytes.Index(der, []byte{2, 1, 1, 0x30})
+		der[at+2] = 0xff
+	case "client-certificate":
+		config.ClientAuth = tls.RequireAnyClientCert
+	case "old":
+		config.MinVersion, config.MaxVersion = tls.VersionTLS10, tls.VersionTLS11
+	}
+	if protocol != "" {
+		config.NextProtos = []string{protocol}
+	}
+	listener, err := tls.Listen("tcp", listen, config)
+	if err != nil {
+		return err
+	}
+	for {
+		outer, err := listener.Accept()
+		if err != nil {
+			return err
+		}
+		go func() {
+			defer outer.Close()
+			inner, err := net.Dial("tcp", to)
+			if err != nil {
+				return
+			}
+			defer inner.Close()
+			read := make(chan struct{})
+			go func() {
+				io.Copy(inner, outer)
+				close(read)
+			}()
+			io.Copy(outer, inner)
+			// The client may still write, and ends the connection.
+			outer.(*tls.Conn).CloseWrite()
+			<-read
+		}()
+	}
+}
+
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == "tls" {
+		flags := flag.NewFlagSet("tls", flag.ExitOnError)
+		listen := flags.String("listen", "", "address for TLS")
+		protocol := flags.String("protocol", "", "application protocol, such as h2; none if empty")
+		fault := flags.String("fault", "", "negative-serial, client-certificate or old")
+		to := flags.String("to", "", "address of the server")
+		flags.Parse(os.Args[2:])
+		fmt.Fprintln(os.Stderr, passOn(*listen, *protocol, *fault, *to))
+		os.Exit(1)
+	}
 	if len(os.Args) > 1 && os.Args[1] == "serve" {
 		flags := flag.NewFlagSet("serve", flag.ExitOnError)
 		healthy := flags.Duration("healthy", 0, "duration for which /healthz succeeds; 0 means always")

@@ -123,6 +123,26 @@ fn concurrent_identical_calls_are_ambiguous() {
 }
 
 #[test]
+fn a_call_among_very_many_is_recorded_as_ambiguous_when_it_ends() {
+    let mut scenario = Scenario::new();
+    for id in 1..=40 {
+        let exec = format!("{id:064x}");
+        scenario.request(id, 0, 5);
+        scenario.added(&exec, 3);
+        scenario.started(&exec, 33, 77);
+        scenario.exited(&exec, 40, 77, 0);
+    }
+    for id in 1..=8 {
+        scenario.ended(id, 45, 5, Some(0));
+        assert!(
+            matches!(&scenario.records()[..], [(ended, Phases::Ambiguous { count: 40, .. })] if *ended == id)
+        );
+    }
+    scenario.ended(9, 45, 5, Some(0));
+    assert!(scenario.records().is_empty(), "32 calls are told apart by their exit codes");
+}
+
+#[test]
 fn a_timed_out_call_is_recorded_with_the_outcome_of_its_command() {
     let mut scenario = Scenario::new();
     scenario.request(1, 0, 1);

@@ -21,7 +21,7 @@ async fn redaction_removes_query_strings_from_http_probe_messages() {
     assert_eq!(message, r#"Get "/a?redacted": stopped after 10 redirects"#);
     let lost = serve(|_| page(302, "Location: http://[x?'s3cret'\r\n", "")).await;
     let message = shown(lost.port, "/?s3cret").await;
-    let location = r#"failed to parse Location header "http://[x?redacted": invalid URL"#;
+    let location = r#"failed to parse Location header "http://[x?redacted": parse "http://[x?redacted": missing ']' in host"#;
     assert_eq!(message, format!(r#"Get "http://127.0.0.1:PORT/?redacted": {location}"#));
     let wrong = attempt(&get(1, "/?'s3cret'", &[]), "a b", 1, LONG, true).await.unwrap_err().to_string();
     assert_eq!(wrong, r#"parse "http://a%20b:1/?redacted": invalid URL escape "%20""#);

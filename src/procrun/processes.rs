@@ -1,8 +1,0 @@
-//! Processes of this machine.
-
-use procfs::process::{Stat, all_processes};
-
-/// Returns the kernel's status of each process, zombies included.
-pub(super) fn all() -> impl Iterator<Item = Stat> {
-    all_processes().into_iter().flatten().filter_map(|process| process.ok()?.stat().ok())
-}
