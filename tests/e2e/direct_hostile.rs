@@ -46,11 +46,14 @@ fn an_init_process_that_sends_signals_to_all_harms_only_its_own_container() {
     let (containerd, execs) = need!(direct_all());
     verified(&execs, &["true"]);
     let helper = execs.shim.exec_helper().unwrap();
+    // In the namespace of the pod, the signals would end the sandbox and with it the container.
+    let own_namespace = json!({"linux": {"security_context": {"namespace_options": {"pid": 1}}}});
     for signals in ["KILL", "STOP", "TRAP", "STOP CONT"] {
         let kills = signals.split(' ').map(|signal| format!("kill -{signal} -1"));
         let script = format!("while true; do {}; done", kills.collect::<Vec<_>>().join("; "));
         let name = signals.to_lowercase().replace(' ', "-");
-        let pod = hostile(&execs, &containerd, &name, &script, &Value::Null);
+        let pod = hostile(&execs, &containerd, &name, &script, &own_namespace);
+        let init = init_of(&execs, &pod.container);
         for _ in 0..COMMANDS {
             let call = execs.exec_in(&pod, &["true"], 2);
             // The runtime fails too if its process is hit.
@@ -60,6 +63,7 @@ fn an_init_process_that_sends_signals_to_all_harms_only_its_own_container() {
             let found = (&neighbour["policy"], &neighbour["exec"]["exitCode"]);
             assert_eq!(found, (&json!(["direct"]), &json!(0)), "{signals}: {neighbour}");
         }
+        assert_eq!(init_of(&execs, &pod.container), init, "{signals}: the init process has ended");
         pod.remove(&execs.crictl);
     }
     has_no_children(helper);
