@@ -109,7 +109,7 @@ impl NodeEngine {
     /// no client need call. The list of sandboxes, which lacks them, may show the sandbox before
     /// the client that starts it gets its response.
     fn request_addresses(&self, sandbox: &Sandbox) {
-        if sandbox.addresses.is_empty() && sandbox.is_host_network != Some(true) {
+        if sandbox.lacks_addresses() {
             // Without a watcher of the runtime, no request is made.
             let _ = self.outputs.inspect_requests.try_send(InspectRequest::Sandbox(sandbox.id.clone()));
         }
@@ -118,7 +118,7 @@ impl NodeEngine {
     /// Requests again the addresses that are unknown, of the newest sandboxes first. A request is
     /// lost if the runtime fails to respond or is disconnected.
     fn request_missing_addresses(&self) {
-        let is_missing = |sandbox: &&Arc<Sandbox>| sandbox.is_ready && sandbox.addresses.is_empty();
+        let is_missing = |sandbox: &&Arc<Sandbox>| sandbox.is_ready && sandbox.lacks_addresses();
         let mut missing: Vec<_> = self.inventory.sandboxes().filter(is_missing).collect();
         missing.sort_unstable_by_key(|sandbox| Reverse(sandbox.seen));
         for sandbox in missing.into_iter().take(MAX_REPEATED_REQUESTS) {

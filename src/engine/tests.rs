@@ -83,3 +83,19 @@ async fn unknown_addresses_are_requested_again_with_each_list() {
     assert_eq!(count(&mut engine, sandboxes(30, Source::Inspect)), 0);
     assert_eq!(count(&mut engine, sandboxes(30, Source::List)), 0);
 }
+
+#[tokio::test]
+async fn sandboxes_in_the_network_of_the_host_take_no_place_of_a_repeated_request() {
+    let (mut engine, _events, mut requested) = engine();
+    engine.on_runtime_event(sandboxes(30, Source::List));
+    let items = (10..30).map(|number| {
+        let is_host_network = Some(true);
+        let id = number.to_string();
+        Observation::Sandbox(SandboxObservation { id, is_host_network, ..Default::default() })
+    });
+    let observations = Observations { observed_since: Instant::now(), items: items.collect() };
+    engine.on_runtime_event(RuntimeEvent::Observed(Source::Inspect, observations));
+    while requested.try_recv().is_ok() {}
+    engine.on_runtime_event(sandboxes(30, Source::List));
+    assert_eq!(requested.len(), 10);
+}

@@ -129,6 +129,13 @@ impl Sandbox {
         Self { pod: Arc::new(pod), labels, annotations, ..Self::new("", Source::Call, now) }
     }
 
+    /// Returns whether the runtime has yet to report the addresses of the sandbox. A sandbox in the
+    /// host's network has none.
+    #[must_use]
+    pub fn lacks_addresses(&self) -> bool {
+        self.addresses.is_empty() && self.is_host_network != Some(true)
+    }
+
     /// Returns a copy with an observation applied; `None` if the observation changes nothing.
     pub(super) fn with(&self, fact: &SandboxObservation, source: Source) -> Option<Self> {
         let mut next = CopyOnWrite::new(self);

@@ -193,9 +193,7 @@ impl PodEntry {
         };
         let containers = self.containers.iter().filter(is_unknown);
         let mut unknown: Vec<_> = containers.map(|it| InspectRequest::Container(it.id.clone())).collect();
-        let has_none = !self.sandbox.id.is_empty()
-            && self.sandbox.addresses.is_empty()
-            && self.sandbox.is_host_network != Some(true);
+        let has_none = !self.sandbox.id.is_empty() && self.sandbox.lacks_addresses();
         if self.sandbox.is_ready && has_none && pod.lock().spec.needs_address() {
             unknown.push(InspectRequest::Sandbox(self.sandbox.id.clone()));
         }
