@@ -35,9 +35,13 @@ fn a_kubelet_is_switched_and_reverted_in_each_way() {
 
     // Confirmed, the kubelet uses probeshim.
     shows("install", "confirmed: the kubelet uses probeshim");
+    let is_ok = |name: &str, check: &str| {
+        let shown = text(name);
+        let mut ok = shown.lines().filter_map(|line| line.strip_prefix("ok"));
+        assert!(ok.any(|line| line.trim_start().starts_with(check)), "{check} is not ok:\n{shown}");
+    };
     for check in ["health", "lists", "calls", "probe"] {
-        let line = text("install").lines().find(|line| line.contains(check)).map(str::to_owned);
-        assert!(line.as_ref().is_some_and(|line| line.starts_with("ok")), "{check}: {}", text("install"));
+        is_ok("install", check);
     }
     assert_eq!(text("endpoint-installed"), PROBESHIM);
     shows("version", "RuntimeName:  containerd");
@@ -45,12 +49,7 @@ fn a_kubelet_is_switched_and_reverted_in_each_way() {
     shows("status-installed", "ready        yes");
     shows("calls-installed", "kubelet[");
     for check in ["units", "socket access", "process", "call", "status"] {
-        let line = text("doctor-installed").lines().find(|line| line.contains(check)).map(str::to_owned);
-        assert!(
-            line.as_ref().is_some_and(|line| line.starts_with("ok")),
-            "{check}: {}",
-            text("doctor-installed")
-        );
+        is_ok("doctor-installed", check);
     }
     assert_eq!(text("access"), "root:adm 660\nroot:adm 660");
     let calls = outcome.json("calls.json");
