@@ -25,9 +25,11 @@ drop_in=/etc/systemd/system/kubelet.service.d/zz-probeshim.conf
 repeat=(probeshim install --kubelet --yes --confirm 10m)
 : >out/rounds
 : >out/kills
+first=$RANDOM
 for round in $(seq "$(cat rounds)"); do
-  # An interrupted installation is repeated, left to the timer, or undone at once. Every second removal keeps the state.
-  way=$((RANDOM % 3))
+  # An interrupted installation is repeated, left to the timer, or undone at once, each in one of three rounds. Every second
+  # removal keeps the state.
+  way=$(((first + round) % 3))
   uninstall=(probeshim uninstall --yes)
   if [ $((RANDOM % 2)) = 0 ]; then uninstall+=(--purge); fi
   install=("${repeat[@]}")
