@@ -12,7 +12,9 @@ use std::time::Duration;
 
 use fixtures::machine::tool;
 use fixtures::need;
-use fixtures::scenarios::differential::{Timing, compared, compared_across_a_crash, noise};
+use fixtures::scenarios::differential::{
+    Timing, compared, compared_across_a_crash, compared_start_times, noise,
+};
 use fixtures::scenarios::probe_routes::observe;
 use fixtures::scenarios::story::{Case, cases, groups};
 
@@ -68,6 +70,15 @@ fn two_kubelets_do_not_differ_in_the_comparison() {
     for cases in groups(selected(&probes), AT_ONCE) {
         differences.extend(need!(noise(&cases, WATCHED)));
     }
+    assert_eq!(differences, [""; 0], "{}", differences.join("\n"));
+}
+
+/// The first attempts and the ends of containers whose probes fail are distributed as on a kubelet.
+#[test]
+fn attempts_and_kills_after_a_start_come_when_they_come_on_a_kubelet() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let (differences, table) = need!(compared_start_times());
+    eprint!("{table}");
     assert_eq!(differences, [""; 0], "{}", differences.join("\n"));
 }
 
