@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::context::WorkerContext;
 use super::pod_workers::PodWorkers;
@@ -17,6 +17,7 @@ const RELIST_INTERVAL: Duration = Duration::from_secs(1);
 pub(super) async fn run(context: Arc<WorkerContext>, pod_workers: Arc<PodWorkers>) {
     let mut is_reported = false;
     loop {
+        let begun = Instant::now();
         match context.runtime.list_all().await {
             Ok(mut records) => {
                 is_reported = false;
@@ -34,6 +35,8 @@ pub(super) async fn run(context: Arc<WorkerContext>, pod_workers: Arc<PodWorkers
                 is_reported = is_reported || log_failure(&status, "relist failed");
             }
         }
+        // A failed relist counts too: the sync that follows reports the error of the runtime.
+        context.pleg_cache.mark_relisted(begun);
         sleep(RELIST_INTERVAL).await;
     }
 }

@@ -38,7 +38,7 @@ use crate::relay::CallInfo;
 use crate::tap::StopRequest;
 use enforcement::Enforcement;
 use manager::ManagerInner;
-use pod::{Effects, Management};
+use pod::{Effects, Management, ProbedPod};
 use pod_table::PodTable;
 
 pub(crate) use manager::KUBELET_TTL;
@@ -83,6 +83,21 @@ pub struct ProberConfig {
     pub skip_start_jitter: bool,
     /// Receives attempts that have ended.
     pub attempts: AttemptReporter,
+}
+
+/// A sync of a managed pod.
+#[derive(Debug)]
+pub struct SyncInProgress {
+    /// The pod, if it is probed.
+    pod: Option<Arc<ProbedPod>>,
+}
+
+impl Drop for SyncInProgress {
+    fn drop(&mut self) {
+        if let Some(pod) = &self.pod {
+            pod.lock().set_syncing(false);
+        }
+    }
 }
 
 impl ProbeManager {
@@ -187,6 +202,17 @@ impl ProbeManager {
         drop(state);
         self.shared.apply_effects(&pod, effects);
         Some(report)
+    }
+
+    /// Starts a sync of a managed pod, which may start containers. The probe workers see them when
+    /// the returned value is dropped.
+    #[must_use]
+    pub fn begin_sync(&self, names: &PodRef) -> SyncInProgress {
+        let pod = self.shared.lock().pod_named(names);
+        if let Some(pod) = &pod {
+            pod.lock().set_syncing(true);
+        }
+        SyncInProgress { pod }
     }
 
     /// Returns whether the whole node has been listed.

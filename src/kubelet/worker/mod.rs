@@ -19,9 +19,11 @@ mod terminate;
 
 use std::collections::{BTreeSet, HashSet};
 use std::future::Future;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use futures_util::FutureExt as _;
 use k8s_openapi::api::core::v1::PodStatus;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, sleep_until};
@@ -169,11 +171,43 @@ impl PodWorker {
         loop {
             self.pod = self.pods.borrow_and_update().clone();
             let synced = self.sync().await;
+            let (ended, is_changed) = (Instant::now(), matches!(synced, Ok(SyncResult::Changed)));
             if matches!(synced, Ok(SyncResult::Terminal)) {
                 return;
             }
             self.wait(requeue.after(synced, &self.pod)).await;
+            if !is_changed {
+                self.wait_for_relist(ended).await;
+            }
         }
+    }
+
+    /// Waits until a relist that began after the last sync has ended, as the kubelet does before
+    /// each sync (`pod_workers.go`: `podWorkerLoop`). A sync that has changed something needs no
+    /// relist of the node, because the kubelet relists its pod at once (`kubelet.go`:
+    /// `RequestPodRelist`). Publishes changed probe results meanwhile, as the kubelet's status
+    /// manager does.
+    async fn wait_for_relist(&self, last_sync: Instant) {
+        let mut relist = pin!(self.context.pleg_cache.newer_than(last_sync));
+        if relist.as_mut().now_or_never().is_some() {
+            return;
+        }
+        loop {
+            if let Ok((runtime_status, _)) = self.context.runtime.pod_status(&self.pod).await {
+                self.publish_results(&runtime_status).await;
+            }
+            tokio::select! {
+                () = &mut relist => return,
+                () = self.signals.sync.notified() => {}
+            }
+        }
+    }
+
+    /// Publishes the probe results without a sync.
+    async fn publish_results(&self, runtime_status: &RuntimePodStatus) {
+        let report = self.context.prober.as_ref().and_then(|prober| prober.pod_report(&self.names));
+        // The only possible error is that of the runtime's name, and the next sync reports it.
+        let _ = self.update_status(runtime_status, report.as_ref(), false).await;
     }
 
     /// Waits until the next sync.
@@ -243,8 +277,10 @@ impl PodWorker {
         if self.pod.is_client_pod() && !self.still_managed().await {
             return Ok(SyncResult::Changed);
         }
+        let in_progress = self.context.prober.as_ref().map(|prober| prober.begin_sync(&self.names));
         let work = Box::pin(self.execute(actions, &runtime_status, report.as_ref()));
         let synced = self.run_publishing_status(&runtime_status, work).await;
+        drop(in_progress);
         if matches!(synced, Err(_) | Ok(SyncResult::Retry(_))) {
             // As with the kubelet, the next sync knows only the exit code of a killed container.
             for instance in killed {
@@ -258,8 +294,7 @@ impl PodWorker {
         {
             // Publishes the reasons why containers wait, because no other event may wake the worker
             // before the next attempt.
-            let report = self.context.prober.as_ref().and_then(|prober| prober.pod_report(&self.names));
-            let _ = self.update_status(&runtime_status, report.as_ref(), false).await;
+            self.publish_results(&runtime_status).await;
         }
         synced
     }
@@ -279,7 +314,7 @@ impl PodWorker {
         runtime_status: &RuntimePodStatus,
         work: impl Future<Output = T>,
     ) -> T {
-        let mut work = std::pin::pin!(work);
+        let mut work = pin!(work);
         let mut sync_requested = false;
         loop {
             tokio::select! {
@@ -291,10 +326,7 @@ impl PodWorker {
                 }
                 () = self.signals.sync.notified() => {
                     sync_requested = true;
-                    let report = self.context.prober.as_ref().and_then(|prober| prober.pod_report(&self.names));
-                    // The only possible error is that of the runtime's name, which is already
-                    // known.
-                    let _ = self.update_status(runtime_status, report.as_ref(), false).await;
+                    self.publish_results(runtime_status).await;
                 }
             }
         }

@@ -21,6 +21,10 @@ pub(in crate::prober) struct ProbedContainer {
     pub(super) sandbox: Option<Arc<str>>,
     pub(super) age: Age,
     pub(in crate::prober) state: ObservedState,
+    /// Whether the sync that started the container is in progress. The kubelet's workers read the
+    /// status of the pod, which has a container from the sync on that follows its start
+    /// (`prober/worker.go`: `doProbe`; `kubelet.go`: `SyncPod`).
+    pub(super) awaits_sync: bool,
     pub(in crate::prober) was_started: bool,
     /// Call that stops the container, while it is in flight.
     pub(super) stopper: Weak<CallInfo>,

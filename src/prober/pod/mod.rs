@@ -59,6 +59,8 @@ pub(in crate::prober) struct PodState {
     stopper: Weak<CallInfo>,
     /// Management of the pod by a pod worker.
     pub(in crate::prober) played: Management,
+    /// Whether a sync of the pod worker is in progress, which may start containers.
+    is_syncing: bool,
     /// Names of the containers that the pod worker restarts; `None` for all containers of a managed
     /// pod.
     pub(in crate::prober) kept: Option<HashSet<String>>,
@@ -104,6 +106,7 @@ impl ProbedPod {
             has_ended: false,
             stopper: Weak::new(),
             played: Management::External,
+            is_syncing: false,
             kept: None,
             workers_stopped: false,
             containers: Vec::new(),
@@ -178,6 +181,7 @@ impl PodState {
             sandbox,
             age,
             state,
+            awaits_sync: self.is_syncing,
             was_started: false,
             stopper: Weak::new(),
             results: [const { None }; 3],
@@ -206,6 +210,17 @@ impl PodState {
 
     pub(super) fn is_survivor(&self, since: Instant) -> bool {
         self.since.checked_duration_since(since).is_some_and(|age| age > PREDATES_MARGIN)
+    }
+
+    /// Records the start or the end of a sync of the pod worker. The workers see the containers that
+    /// it has started once it has ended: after the hooks, and the image pulls of later containers.
+    pub(in crate::prober) fn set_syncing(&mut self, is_syncing: bool) {
+        self.is_syncing = is_syncing;
+        if !is_syncing {
+            for container in &mut self.containers {
+                container.awaits_sync = false;
+            }
+        }
     }
 
     /// Syncs the pod: starts missing workers, triggers readiness probes, and decides about kills.
@@ -276,7 +291,9 @@ impl PodState {
         let index = self.index_by_name(name);
         PodView {
             is_pod_over: self.is_finished(),
-            container: index.map(|index| self.container_view(index, probe_type)),
+            container: index
+                .filter(|index| !self.containers[*index].awaits_sync)
+                .map(|index| self.container_view(index, probe_type)),
         }
     }
 

@@ -36,6 +36,22 @@ async fn a_created_container_that_has_not_started_has_not_failed() {
     );
 }
 
+/// A hook after the start of the container, or the image of a later container, may take long.
+#[tokio::test(start_paused = true)]
+async fn a_container_is_probed_once_the_sync_that_has_started_it_has_ended() {
+    let web = pod("web", "Always", &[("main", probes([probe(LIVENESS, json!({"failureThreshold": 9}))]))]);
+    let mut node = Node::settled(&[web], |_| fail()).await;
+    let failures = |node: &Node| node.probe("web/main", LIVENESS).unwrap().run.length;
+    node.pod("web");
+    let in_progress = node.prober.begin_sync(&node.report("web").names);
+    node.run("web/main");
+    after(5.5).await;
+    assert_eq!((failures(&node), node.result("web/main", LIVENESS)), (0, None));
+    drop(in_progress);
+    after(1.0).await;
+    assert_eq!((failures(&node), node.result("web/main", LIVENESS)), (1, Some(ProbeResult::Success)));
+}
+
 #[tokio::test(start_paused = true)]
 async fn probe_errors_count_neither_as_success_nor_as_failure() {
     let calls = Arc::new(AtomicUsize::new(0));
