@@ -64,6 +64,10 @@ pub struct CallsQuery {
     /// Whether calls in flight are listed too, after those that have ended.
     #[serde(default, skip_serializing_if = "is_false", alias = "inFlight")]
     pub in_flight: bool,
+    /// Whether the answer waits, for at most 2 s, until the calls that have ended are recorded. A
+    /// call is recorded once its events have arrived.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub settled: bool,
     /// Only calls that ended within this number of milliseconds before the query.
     pub since_ms: Option<u64>,
     /// Maximum number of calls: those that ended last.

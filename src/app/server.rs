@@ -112,7 +112,8 @@ impl Shim {
         let (stuck, stuck_rx) = watch::channel(Arc::default());
         let specs = shared.start_policies(config.policies, inventory_rx.clone(), &config.admin)?;
         let (policies, captures) = (shared.policies.clone(), CaptureHub::new(tap.body_capture()));
-        let (in_flight, in_flight_queries) = InFlightReader::new(tap.calls_in_flight());
+        let (in_flight, in_flight_queries) =
+            InFlightReader::new(tap.calls_in_flight(), tap.internal_calls(call_ids.clone()));
         let updates = SpecUpdates::start(config.sources, &listeners.info.listen, &shared, &events);
         let api_state = ApiState {
             names: NameView { specs: specs.subscribe(), sources: updates.names.clone() },

@@ -64,7 +64,8 @@ impl CallArg {
             return Ok(call.id());
         }
         // A call that has not been answered is in no record, and is the one that users ask about.
-        let unanswered = CallsQuery { in_flight: true, last: Some(0), slowest: None, ..query.clone() };
+        let unanswered =
+            CallsQuery { in_flight: true, settled: false, last: Some(0), slowest: None, ..query.clone() };
         if let Some(call) = query_calls(client, &unanswered).await?.first().filter(|_| !self.failed) {
             return Ok(call.id());
         }
@@ -90,6 +91,7 @@ impl CallArg {
             probe: self.probe.map(|probe| probe.to_string()),
             failed: self.failed,
             this_run: true,
+            settled: true,
             last: (!self.slowest).then_some(1),
             slowest: self.slowest.then_some(1),
             ..CallsQuery::default()

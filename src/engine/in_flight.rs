@@ -1,6 +1,6 @@
 //! The calls in flight, with the details that the engine knows.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use crate::execsync::{CallInFlight, RequestDetails};
 use crate::object_ref::{ContainerRef, PodRef};
-use crate::tap::{CallsInFlight, HeldRequest, StopRequest};
+use crate::tap::{CallsInFlight, HeldRequest, InternalCalls, StopRequest};
 
 /// Maximum number of queries that wait for the engine.
 const MAX_QUERIES: usize = 16;
@@ -17,17 +17,37 @@ const MAX_QUERIES: usize = 16;
 /// Time to wait for details. Without them, calls have only a method, a client and an age.
 const DETAILS_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Details of calls in flight, by id.
-type Details = HashMap<u64, RequestDetails>;
+/// Time to wait until the calls that have ended are recorded. A record waits for events and
+/// evidence for at most a second.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A query of the details.
-pub(crate) type DetailsQuery = oneshot::Sender<Details>;
+/// Details of calls in flight, by id.
+pub(super) type Details = HashMap<u64, RequestDetails>;
+
+/// A query of the reader.
+#[derive(Debug)]
+pub(crate) enum InFlightQuery {
+    /// A query of the details.
+    Details(oneshot::Sender<Details>),
+    /// A query that is answered once the calls that have ended are recorded.
+    Settled(oneshot::Sender<()>),
+}
+
+/// A query that waits for the records of calls.
+#[derive(Debug)]
+pub(super) struct SettlingQuery {
+    /// Ids of the calls that are not recorded yet.
+    calls: HashSet<u64>,
+    settled: oneshot::Sender<()>,
+}
 
 /// Reader of the calls in flight. Nothing is collected for it before it reads.
 #[derive(Clone, Debug)]
 pub struct InFlightReader {
     calls: Arc<CallsInFlight>,
-    queries: mpsc::Sender<DetailsQuery>,
+    /// Orders a query after the ends of earlier calls.
+    internal_calls: InternalCalls,
+    queries: mpsc::Sender<InFlightQuery>,
 }
 
 /// Requests in flight that stop or remove an object, or that the policy holds.
@@ -39,9 +59,26 @@ pub(super) struct RequestsInFlight {
 
 impl InFlightReader {
     /// Creates a reader, and the receiver of its queries.
-    pub(crate) fn new(calls: Arc<CallsInFlight>) -> (Self, mpsc::Receiver<DetailsQuery>) {
+    pub(crate) fn new(
+        calls: Arc<CallsInFlight>,
+        internal_calls: InternalCalls,
+    ) -> (Self, mpsc::Receiver<InFlightQuery>) {
         let (queries, receiver) = mpsc::channel(MAX_QUERIES);
-        (Self { calls, queries }, receiver)
+        (Self { calls, internal_calls, queries }, receiver)
+    }
+
+    /// Waits until the calls that have ended are recorded, or for `SETTLE_TIMEOUT`.
+    pub async fn settle(&self) {
+        let settled = async {
+            self.internal_calls.flush().await;
+            let (query, answer) = oneshot::channel();
+            if self.queries.try_send(InFlightQuery::Settled(query)).is_ok() {
+                // The engine may have ended.
+                let _ = answer.await;
+            }
+        };
+        // After the timeout the records are read as they are.
+        let _ = timeout(SETTLE_TIMEOUT, settled).await;
     }
 
     /// Returns the calls in flight, in the order of their ids.
@@ -52,7 +89,7 @@ impl InFlightReader {
         }
         let (query, answer) = oneshot::channel();
         let mut details = Details::new();
-        if self.queries.try_send(query).is_ok()
+        if self.queries.try_send(InFlightQuery::Details(query)).is_ok()
             && let Ok(Ok(known)) = timeout(DETAILS_TIMEOUT, answer).await
         {
             details = known;
@@ -64,6 +101,26 @@ impl InFlightReader {
             CallInFlight { info: call.info, details }
         });
         with_details.collect()
+    }
+}
+
+impl SettlingQuery {
+    /// Returns the query, unless it is answered because all calls that have ended are recorded.
+    pub(super) fn new(calls: HashSet<u64>, settled: oneshot::Sender<()>) -> Option<Self> {
+        let query = Self { calls, settled };
+        if query.calls.is_empty() { query.answer() } else { Some(query) }
+    }
+
+    /// Records that a call is recorded. Returns the query, unless it is answered.
+    pub(super) fn without(mut self, call: u64) -> Option<Self> {
+        self.calls.remove(&call);
+        if self.calls.is_empty() { self.answer() } else { Some(self) }
+    }
+
+    fn answer(self) -> Option<Self> {
+        // The reader may have given up.
+        let _ = self.settled.send(());
+        None
     }
 }
 

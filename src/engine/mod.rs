@@ -17,7 +17,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use prometheus_client::metrics::counter::Counter;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tracing::{error, info, warn};
 
@@ -36,11 +36,11 @@ use crate::tap::{Call, Decoder, ExecRequest, Observations, TapEvent, is_object_c
 use crate::telemetry::traces::Traces;
 use crate::terminal::sanitize;
 
-pub(crate) use in_flight::DetailsQuery;
+pub(crate) use in_flight::InFlightQuery;
 pub use in_flight::InFlightReader;
 
 use changes::InitialLists;
-use in_flight::RequestsInFlight;
+use in_flight::{Details, RequestsInFlight, SettlingQuery};
 use stops::StopObserver;
 
 /// Interval between searches for stuck execs.
@@ -55,7 +55,7 @@ pub(crate) struct Inputs {
     pub(crate) decoder: Decoder,
     pub(crate) runtime_events: mpsc::Receiver<RuntimeEvent>,
     pub(crate) spec_updates: mpsc::Receiver<SpecResolver>,
-    pub(crate) in_flight_queries: mpsc::Receiver<DetailsQuery>,
+    pub(crate) in_flight_queries: mpsc::Receiver<InFlightQuery>,
     pub(crate) attempts: mpsc::Receiver<ProbeAttempt>,
 }
 
@@ -92,6 +92,8 @@ pub(crate) struct NodeEngine {
     /// Recorder of the clients' actions on their pods, if client pods are restarted.
     recorder: Option<ClientActionRecorder>,
     requests_in_flight: RequestsInFlight,
+    /// Queries that wait for the records of calls.
+    settling: Vec<SettlingQuery>,
     /// The stops of containers by clients.
     stops: StopObserver,
     outputs: Outputs,
@@ -116,6 +118,7 @@ impl NodeEngine {
             kubelet,
             recorder,
             requests_in_flight,
+            settling: Vec::new(),
             stops,
             outputs,
             initial_lists,
@@ -147,7 +150,7 @@ impl NodeEngine {
                     }
                 }
                 Some(specs) = spec_updates.recv() => self.catch_panics(|it| it.set_specs(specs)),
-                Some(query) = in_flight_queries.recv() => self.catch_panics(|it| it.answer_in_flight(query)),
+                Some(query) = in_flight_queries.recv() => self.catch_panics(|it| it.on_in_flight_query(query)),
                 Some(attempt) = attempts.recv() => self.catch_panics(|it| it.outputs.timeline.add_attempt(&attempt)),
                 message = self.analyzer.recv() => self.catch_panics(|it| it.analyzer.handle(message, Instant::now())),
                 _ = stuck_checks.tick() => self.catch_panics(Self::check_stuck),
@@ -315,8 +318,17 @@ impl NodeEngine {
         self.outputs.stuck.send_replace(Arc::new(stuck));
     }
 
+    fn on_in_flight_query(&mut self, query: InFlightQuery) {
+        match query {
+            InFlightQuery::Details(query) => self.answer_in_flight(query),
+            InFlightQuery::Settled(settled) => {
+                self.settling.extend(SettlingQuery::new(self.analyzer.unrecorded(), settled));
+            }
+        }
+    }
+
     /// Answers with the details of the calls in flight.
-    fn answer_in_flight(&self, query: DetailsQuery) {
+    fn answer_in_flight(&self, query: oneshot::Sender<Details>) {
         let mut details = self.analyzer.in_flight();
         let redacts = self.analyzer.redacts();
         for (id, mut request) in self.requests_in_flight.details(redacts) {
@@ -337,7 +349,10 @@ impl NodeEngine {
 
     fn record(&mut self) {
         for record in self.analyzer.take_records() {
+            let id = record.call.id;
             self.catch_panics(|it| it.store(record));
+            let waiting = std::mem::take(&mut self.settling);
+            self.settling = waiting.into_iter().filter_map(|query| query.without(id)).collect();
         }
     }
 

@@ -1,6 +1,6 @@
 //! Connects the tracker and the watchdog with the sampler, the specs and the runtime.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -236,6 +236,12 @@ impl ExecAnalyzer {
             records = records.into_iter().map(CallRecord::redacted).collect();
         }
         records
+    }
+
+    /// Returns the ids of the ExecSyncs that have ended and are not recorded yet.
+    #[must_use]
+    pub fn unrecorded(&self) -> HashSet<u64> {
+        self.tracker.unrecorded().collect()
     }
 
     /// Returns the ExecSyncs in flight, by id.

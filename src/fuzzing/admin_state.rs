@@ -55,16 +55,17 @@ pub(super) fn admin() -> Arc<Admin> {
     let inventory = watch::channel(Arc::new(inventory())).1;
     let specs = watch::channel(SpecResolver::default()).1;
     let policies = Policies::default();
+    let internal_calls = tap.internal_calls(CallIds::starting_at(1_000));
     policies.connect(NodeView {
         inventory: inventory.clone(),
         specs: specs.clone(),
-        calls: tap.internal_calls(CallIds::starting_at(1_000)),
+        calls: internal_calls.clone(),
         events: events.clone(),
         known_execs: KnownExecs::default(),
     });
     let state = ApiState {
         calls,
-        in_flight: InFlightReader::new(tap.calls_in_flight()).0,
+        in_flight: InFlightReader::new(tap.calls_in_flight(), internal_calls).0,
         captures: CaptureHub::new(tap.body_capture()),
         redact: false,
         events,

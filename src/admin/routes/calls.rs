@@ -39,6 +39,9 @@ pub(super) async fn calls(State(admin): ApiContext, query: QueryOfCalls) -> Resu
     let Query(query) = query?;
     let filter = admin.call_filter(&query).map_err(RequestError::BadRequest)?;
     let selection = query.selection().map_err(RequestError::BadRequest)?;
+    if query.settled {
+        admin.state.in_flight.settle().await;
+    }
     // A call that ends while the calls in flight are listed may be recorded by then. A call that
     // has ended and is still being analyzed is in neither list.
     let mut in_flight = if query.in_flight { admin.state.in_flight.list().await } else { Vec::new() };

@@ -98,6 +98,12 @@ impl Tracker {
         self.containers.iter()
     }
 
+    /// Returns the ids of the calls that have ended and wait for events or evidence.
+    pub(super) fn unrecorded(&self) -> impl Iterator<Item = u64> {
+        let calls = self.containers.values().flat_map(|execs| &execs.calls);
+        calls.filter(|call| call.has_ended()).map(|call| call.id)
+    }
+
     /// Returns the number of unanswered calls: in a container, and on the node.
     fn in_flight_counts(&self, container: &str) -> (usize, usize) {
         let here = self.containers.get(container).map_or(0, ContainerExecs::unanswered);

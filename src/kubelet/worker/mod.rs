@@ -107,6 +107,8 @@ pub(super) struct PodWorker {
 /// State that a pod worker keeps between syncs.
 #[derive(Debug, Default)]
 struct WorkerState {
+    /// The runtime's state of the pod at the last sync.
+    runtime_status: Option<Arc<RuntimePodStatus>>,
     /// Reasons why containers have not been started.
     reasons: WaitingReasons,
     /// Reasons why volumes were not updated in the last sync.
@@ -186,14 +188,15 @@ impl PodWorker {
     /// each sync (`pod_workers.go`: `podWorkerLoop`). A sync that has changed something needs no
     /// relist of the node, because the kubelet relists its pod at once (`kubelet.go`:
     /// `RequestPodRelist`). Publishes changed probe results meanwhile, as the kubelet's status
-    /// manager does.
+    /// manager does, with the states of the last sync.
     async fn wait_for_relist(&self, last_sync: Instant) {
         let mut relist = pin!(self.context.pleg_cache.newer_than(last_sync));
         if relist.as_mut().now_or_never().is_some() {
             return;
         }
         loop {
-            if let Ok((runtime_status, _)) = self.context.runtime.pod_status(&self.pod).await {
+            let runtime_status = self.lock().runtime_status.clone();
+            if let Some(runtime_status) = runtime_status {
                 self.publish_results(&runtime_status).await;
             }
             tokio::select! {
@@ -231,7 +234,8 @@ impl PodWorker {
     /// Reads the runtime's state and the probe results, publishes the status, computes the pod
     /// actions and executes them.
     async fn sync(&self) -> Result<SyncResult, SyncError> {
-        let runtime_status = self.context.pod_status(&self.pod).await?;
+        let runtime_status = Arc::new(self.context.pod_status(&self.pod).await?);
+        self.lock().runtime_status = Some(runtime_status.clone());
         self.record_completed(&runtime_status);
         let report = self.context.prober.as_ref().and_then(|prober| prober.update_pod_status(&self.names));
         if self.killed_for_good(&runtime_status) {
@@ -295,6 +299,7 @@ impl PodWorker {
             // Publishes the reasons why containers wait, because no other event may wake the worker
             // before the next attempt.
             self.publish_results(&runtime_status).await;
+            self.lock().runtime_status = Some(Arc::new(runtime_status));
         }
         synced
     }

@@ -222,6 +222,22 @@ async fn the_phases_of_a_call_on_procrun_are_known_and_the_process_that_holds_it
     runtime.end().await;
 }
 
+/// The record of such a call waits for events that never come.
+#[tokio::test]
+async fn the_last_exec_sync_is_the_last_one_also_right_after_it_has_failed_at_once() {
+    let place = Place::new();
+    let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
+    let container = runtime.runs("sleep 1000").await;
+    let shim = place.start_watching(&[]).await;
+    execute(&shim, &container, &["true"]).await;
+    for (container, program, code) in [("absent", "true", "NOT_FOUND"), (&container, "absent", "UNKNOWN")] {
+        execute(&shim, container, &[program]).await;
+        let last = place.ask(&["explain", "--last", "-o", "json"]).await.json();
+        assert_eq!(last["call"]["code"], code, "{last}");
+    }
+    runtime.end().await;
+}
+
 #[tokio::test]
 async fn the_last_exec_sync_is_the_one_in_flight_if_none_has_ended() {
     let place = Place::new();
