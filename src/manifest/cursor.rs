@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::RangeInclusive;
 
+use crate::manifest::ignored_fields;
 use crate::manifest::validation::NON_NEGATIVE;
 use crate::suggest::most_similar;
 use serde_json::{Map, Value};
@@ -38,8 +39,8 @@ pub(crate) enum Level {
     /// A person wrote the document: unknown fields are errors, because they are mistakes.
     #[default]
     Strict,
-    /// An API server has validated the document: unknown fields are ignored, because the server may
-    /// be newer than probeshim.
+    /// An API server has validated the document: unknown fields are ignored and named once in the
+    /// log, because the server may be newer than probeshim.
     Lenient,
 }
 
@@ -95,17 +96,13 @@ impl<'a> Cursor<'a> {
         self.read(self.value.as_object(), "must be an object", problems)
     }
 
-    /// Reports unknown fields, unless the level is lenient.
+    /// Reports unknown fields; if the level is lenient, in the log.
     pub(crate) fn deny_unknown(&self, fields: &[&str], problems: &mut Vec<Violation>) {
-        if self.is_lenient() {
-            return;
-        }
         let names = self.value.as_object().into_iter().flat_map(Map::keys);
         for name in names.filter(|name| !fields.contains(&name.as_str())) {
             self.unknown_field(name, fields, problems);
         }
     }
-
     pub(crate) fn list(&self, problems: &mut Vec<Violation>) -> Vec<Self> {
         let list = self.read(self.value.as_array(), "must be a list", problems);
         let at = |(place, value)| self.child(format!("{}[{place}]", self.path), value);
@@ -179,8 +176,13 @@ impl<'a> Cursor<'a> {
     }
 
     /// Reports an unknown field of this object, and suggests the most similar known field. Without
-    /// a similar field, reports the known fields, if they are few.
+    /// a similar field, reports the known fields, if they are few. If the level is lenient, names
+    /// the field once in the log.
     pub(crate) fn unknown_field(&self, name: &str, known: &[&str], problems: &mut Vec<Violation>) {
+        if self.is_lenient() {
+            ignored_fields::log_once(&self.path_of(name));
+            return;
+        }
         let path = self.path_of(name);
         let hint = match most_similar(name, known.iter().copied()) {
             Some(similar) => format!(", did you mean {similar:?}?"),

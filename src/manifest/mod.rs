@@ -15,6 +15,7 @@ mod exec_purpose;
 mod field_lines;
 mod files;
 mod go_base64;
+mod ignored_fields;
 pub(crate) mod image_name;
 mod index;
 mod kubelet_client;

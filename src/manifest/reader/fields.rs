@@ -27,7 +27,7 @@ impl FieldSet {
         Self { known, ignored: &[], unsupported: &[] }
     }
 
-    /// Reports unsupported fields and, unless the level is lenient, unknown fields.
+    /// Reports unsupported and unknown fields; if the level is lenient, unknown ones in the log.
     pub(in crate::manifest) fn check(&self, node: &Cursor<'_>, problems: &mut Vec<Violation>) {
         let Some(object) = node.object(problems) else { return };
         for name in object.keys() {
@@ -37,7 +37,6 @@ impl FieldSet {
             }
             match self.unsupported.iter().find(|(known, _)| known == name) {
                 Some(_) if is_nothing(field.value()) => {}
-                None if node.is_lenient() => {}
                 // `spec::reject_misplaced_probes` reports misspelt names of probes.
                 None if field.has_error(problems) => {}
                 Some((_, why)) => field.unsupported(why, problems),

@@ -145,12 +145,12 @@ fn read_handler(name: &'static str, node: &Cursor<'_>, problems: &mut Vec<Violat
         "tcpSocket" => &TCP_FIELDS,
         _ => &GRPC_FIELDS,
     };
-    node.deny_unknown(fields, problems);
     if node.is_lenient()
         && let Some(field) = object.keys().find(|field| !is_understood(name, field, fields, node))
     {
         return Some(Handler::NotUnderstood(NotUnderstood { handler: name, field: field.clone() }));
     }
+    node.deny_unknown(fields, problems);
     match name {
         "exec" => command(node, problems).map(Handler::Exec),
         "httpGet" => http(node, problems).map(Handler::Http),
