@@ -149,7 +149,7 @@ impl CallsCommand {
             this_run: !self.all,
             since_ms: self.since.map(milliseconds),
             in_flight: self.in_flight || is_table,
-            settled: !self.follow,
+            settled: !self.follow && !self.in_flight,
             last: if self.in_flight { Some(0) } else { self.last },
             slowest: self.slowest,
         };

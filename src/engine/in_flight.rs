@@ -1,4 +1,5 @@
-//! The calls in flight, with the details that the engine knows.
+//! The calls in flight, with the details that the engine knows, and the wait for the records of
+//! those that have ended.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -19,7 +20,7 @@ const DETAILS_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Time to wait until the calls that have ended are recorded. A record waits for events and
 /// evidence for at most a second.
-const SETTLE_TIMEOUT: Duration = Duration::from_secs(2);
+const RECORDS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Details of calls in flight, by id.
 pub(super) type Details = HashMap<u64, RequestDetails>;
@@ -30,15 +31,15 @@ pub(crate) enum InFlightQuery {
     /// A query of the details.
     Details(oneshot::Sender<Details>),
     /// A query that is answered once the calls that have ended are recorded.
-    Settled(oneshot::Sender<()>),
+    Records(oneshot::Sender<()>),
 }
 
 /// A query that waits for the records of calls.
 #[derive(Debug)]
-pub(super) struct SettlingQuery {
+pub(super) struct RecordsQuery {
     /// Ids of the calls that are not recorded yet.
-    calls: HashSet<u64>,
-    settled: oneshot::Sender<()>,
+    missing: HashSet<u64>,
+    answer: oneshot::Sender<()>,
 }
 
 /// Reader of the calls in flight. Nothing is collected for it before it reads.
@@ -67,18 +68,18 @@ impl InFlightReader {
         (Self { calls, internal_calls, queries }, receiver)
     }
 
-    /// Waits until the calls that have ended are recorded, or for `SETTLE_TIMEOUT`.
-    pub async fn settle(&self) {
-        let settled = async {
+    /// Waits until the calls that have ended are recorded, or for `RECORDS_TIMEOUT`.
+    pub async fn wait_for_records(&self) {
+        let recorded = async {
             self.internal_calls.flush().await;
             let (query, answer) = oneshot::channel();
-            if self.queries.try_send(InFlightQuery::Settled(query)).is_ok() {
+            if self.queries.try_send(InFlightQuery::Records(query)).is_ok() {
                 // The engine may have ended.
                 let _ = answer.await;
             }
         };
         // After the timeout the records are read as they are.
-        let _ = timeout(SETTLE_TIMEOUT, settled).await;
+        let _ = timeout(RECORDS_TIMEOUT, recorded).await;
     }
 
     /// Returns the calls in flight, in the order of their ids.
@@ -104,23 +105,26 @@ impl InFlightReader {
     }
 }
 
-impl SettlingQuery {
+impl RecordsQuery {
     /// Returns the query, unless it is answered because all calls that have ended are recorded.
-    pub(super) fn new(calls: HashSet<u64>, settled: oneshot::Sender<()>) -> Option<Self> {
-        let query = Self { calls, settled };
-        if query.calls.is_empty() { query.answer() } else { Some(query) }
+    pub(super) fn new(missing: HashSet<u64>, answer: oneshot::Sender<()>) -> Option<Self> {
+        Self { missing, answer }.unless_complete()
     }
 
-    /// Records that a call is recorded. Returns the query, unless it is answered.
+    /// Removes a call that has been recorded. Returns the query, unless it is answered or its
+    /// reader has given up.
     pub(super) fn without(mut self, call: u64) -> Option<Self> {
-        self.calls.remove(&call);
-        if self.calls.is_empty() { self.answer() } else { Some(self) }
+        self.missing.remove(&call);
+        self.unless_complete()
     }
 
-    fn answer(self) -> Option<Self> {
-        // The reader may have given up.
-        let _ = self.settled.send(());
-        None
+    fn unless_complete(self) -> Option<Self> {
+        if self.missing.is_empty() {
+            // The reader may have given up.
+            let _ = self.answer.send(());
+            return None;
+        }
+        (!self.answer.is_closed()).then_some(self)
     }
 }
 

@@ -40,7 +40,7 @@ pub(crate) use in_flight::InFlightQuery;
 pub use in_flight::InFlightReader;
 
 use changes::InitialLists;
-use in_flight::{Details, RequestsInFlight, SettlingQuery};
+use in_flight::{Details, RecordsQuery, RequestsInFlight};
 use stops::StopObserver;
 
 /// Interval between searches for stuck execs.
@@ -93,7 +93,7 @@ pub(crate) struct NodeEngine {
     recorder: Option<ClientActionRecorder>,
     requests_in_flight: RequestsInFlight,
     /// Queries that wait for the records of calls.
-    settling: Vec<SettlingQuery>,
+    records_queries: Vec<RecordsQuery>,
     /// The stops of containers by clients.
     stops: StopObserver,
     outputs: Outputs,
@@ -118,7 +118,7 @@ impl NodeEngine {
             kubelet,
             recorder,
             requests_in_flight,
-            settling: Vec::new(),
+            records_queries: Vec::new(),
             stops,
             outputs,
             initial_lists,
@@ -321,8 +321,8 @@ impl NodeEngine {
     fn on_in_flight_query(&mut self, query: InFlightQuery) {
         match query {
             InFlightQuery::Details(query) => self.answer_in_flight(query),
-            InFlightQuery::Settled(settled) => {
-                self.settling.extend(SettlingQuery::new(self.analyzer.unrecorded(), settled));
+            InFlightQuery::Records(answer) => {
+                self.records_queries.extend(RecordsQuery::new(self.analyzer.unrecorded(), answer));
             }
         }
     }
@@ -351,8 +351,8 @@ impl NodeEngine {
         for record in self.analyzer.take_records() {
             let id = record.call.id;
             self.catch_panics(|it| it.store(record));
-            let waiting = std::mem::take(&mut self.settling);
-            self.settling = waiting.into_iter().filter_map(|query| query.without(id)).collect();
+            let waiting = std::mem::take(&mut self.records_queries);
+            self.records_queries = waiting.into_iter().filter_map(|query| query.without(id)).collect();
         }
     }
 

@@ -17,7 +17,7 @@ const RELIST_INTERVAL: Duration = Duration::from_secs(1);
 pub(super) async fn run(context: Arc<WorkerContext>, pod_workers: Arc<PodWorkers>) {
     let mut is_reported = false;
     loop {
-        let begun = Instant::now();
+        let started = Instant::now();
         match context.runtime.list_all().await {
             Ok(mut records) => {
                 is_reported = false;
@@ -36,7 +36,7 @@ pub(super) async fn run(context: Arc<WorkerContext>, pod_workers: Arc<PodWorkers
             }
         }
         // A failed relist counts too: the sync that follows reports the error of the runtime.
-        context.pleg_cache.mark_relisted(begun);
+        context.pleg_cache.mark_relisted(started);
         sleep(RELIST_INTERVAL).await;
     }
 }

@@ -40,15 +40,15 @@ impl PlegCache {
         self.lock().remove(pod);
     }
 
-    /// Records the end of a relist that began at `begun`.
-    pub(super) fn mark_relisted(&self, begun: Instant) {
-        self.relisted.send_replace(Some(begun));
+    /// Records the end of a relist that began at `started`.
+    pub(super) fn mark_relisted(&self, started: Instant) {
+        self.relisted.send_replace(Some(started));
     }
 
     /// Waits for the end of a relist that began after `time` (kubelet: `container/cache.go`:
     /// `GetNewerThan`).
     pub(super) async fn newer_than(&self, time: Instant) {
-        let is_newer = |begun: &Option<Instant>| begun.is_some_and(|begun| begun > time);
+        let is_newer = |started: &Option<Instant>| started.is_some_and(|started| started > time);
         // Waiting fails only if the sender is gone.
         let _ = self.relisted.subscribe().wait_for(is_newer).await;
     }
@@ -68,10 +68,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_relist_that_began_before_a_time_is_not_newer_than_it() {
-        let (cache, begun) = (PlegCache::default(), Instant::now());
-        let ended = begun + Duration::from_millis(1);
+        let (cache, started) = (PlegCache::default(), Instant::now());
+        let ended = started + Duration::from_millis(1);
         let mut newer = std::pin::pin!(cache.newer_than(ended));
-        cache.mark_relisted(begun);
+        cache.mark_relisted(started);
         assert_eq!(newer.as_mut().now_or_never(), None);
         cache.mark_relisted(ended + Duration::from_millis(1));
         assert_eq!(newer.now_or_never(), Some(()));

@@ -70,6 +70,10 @@ pub enum ServerTrust<'a> {
 #[derive(Debug)]
 struct NoVerifier(Arc<CryptoProvider>);
 
+/// Go's reason to refuse a server without the key of its certificate
+/// (`crypto/tls/handshake_client_tls13.go`: `readServerCertificate`).
+const INVALID_SIGNATURE: &str = "invalid signature by the server certificate";
+
 /// Go's reason to refuse a certificate (`crypto/x509/parser.go`: `parseCertificate`).
 const NEGATIVE_SERIAL: &str = "failed to parse certificate from server: x509: negative serial number";
 
@@ -117,11 +121,12 @@ impl Tls {
     }
 
     /// Performs the TLS handshake on a connection. The server receives `host` (SNI) if it is a
-    /// name, but not if it is an IP address.
+    /// name, but not if it is an IP address, of which a zone is no part.
     pub async fn connect<S>(&self, stream: S, host: &str) -> io::Result<TlsStream<S>>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
+        let host = host.rsplit_once('%').map_or(host, |(address, _)| address);
         let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
         self.0.connect(name, stream).await
     }
@@ -217,6 +222,42 @@ fn has_negative_serial(certificate: &CertificateDer<'_>) -> bool {
         .is_ok_and(|(_, certificate)| certificate.raw_serial().first().is_some_and(|byte| byte & 0x80 != 0))
 }
 
+impl NoVerifier {
+    /// Verifies the signature of a handshake with the key of the server's certificate. Go does this
+    /// without verifying the certificate, too. The signature of a P-521 key is accepted, because no
+    /// algorithm of the provider verifies it, and so is that of a key that cannot be read.
+    fn verify_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let mapping = self.0.signature_verification_algorithms.mapping;
+        let algorithms = mapping.iter().find(|(scheme, _)| *scheme == signed.scheme).map(|(_, known)| *known);
+        let Some(algorithms) = algorithms else { return Ok(HandshakeSignatureValid::assertion()) };
+        let Ok((_, parsed)) = x509_parser::parse_x509_certificate(certificate) else {
+            return Ok(HandshakeSignatureValid::assertion());
+        };
+        let key = &parsed.public_key().subject_public_key.data;
+        if algorithms.iter().any(|it| it.verify_signature(key, message, signed.signature()).is_ok()) {
+            Ok(HandshakeSignatureValid::assertion())
+        } else {
+            Err(Error::General(format!("{INVALID_SIGNATURE}: {}", verification_failure(signed.scheme))))
+        }
+    }
+}
+
+/// Returns the error of Go's verification of a signature.
+fn verification_failure(scheme: SignatureScheme) -> &'static str {
+    match scheme {
+        SignatureScheme::ECDSA_NISTP256_SHA256 | SignatureScheme::ECDSA_NISTP384_SHA384 => {
+            "ECDSA verification failure"
+        }
+        SignatureScheme::ED25519 => "Ed25519 verification failure",
+        _ => "crypto/rsa: verification error",
+    }
+}
+
 impl ServerCertVerifier for NoVerifier {
     fn verify_server_cert(
         &self,
@@ -234,24 +275,24 @@ impl ServerCertVerifier for NoVerifier {
 
     fn verify_tls12_signature(
         &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        Ok(HandshakeSignatureValid::assertion())
+        self.verify_signature(message, certificate, signed)
     }
 
     fn verify_tls13_signature(
         &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        Ok(HandshakeSignatureValid::assertion())
+        self.verify_signature(message, certificate, signed)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        // The verifier accepts every signature, so it can offer all schemes.
+        // The verifier accepts the signatures of schemes that the provider lacks.
         let mut schemes = self.0.signature_verification_algorithms.supported_schemes();
         schemes.push(SignatureScheme::ECDSA_NISTP521_SHA512);
         schemes

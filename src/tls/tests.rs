@@ -5,8 +5,10 @@ use std::fs;
 use rcgen::{BasicConstraints, Certificate, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
+use tokio_rustls::rustls::sign::{CertifiedKey, SingleCertAndKey};
+use tokio_rustls::rustls::version::{TLS12, TLS13};
+use tokio_rustls::rustls::{ServerConfig, SupportedProtocolVersion};
 
 use super::*;
 
@@ -132,4 +134,34 @@ async fn server_and_client_prove_their_identity_with_certificates() {
         let error = Tls::client(ServerTrust::Ca(pem(trusted)), identity).unwrap_err().to_string();
         assert!(error.starts_with(&format!("{}: ", wrong.display())), "{error}");
     }
+}
+
+/// Returns a server that has the certificate of one key and signs with another.
+fn server_with_another_key(version: &'static SupportedProtocolVersion) -> TlsAcceptor {
+    let authority = Authority::new("anyone");
+    let ((certificate, _), (_, key)) = (authority.sign("localhost"), authority.sign("localhost"));
+    let provider = Arc::new(ring::default_provider());
+    let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+    let key = provider.key_provider.load_private_key(key).unwrap();
+    let builder = ServerConfig::builder_with_provider(provider).with_protocol_versions(&[version]).unwrap();
+    let resolver = SingleCertAndKey::from(CertifiedKey::new(vec![certificate.der().clone()], key));
+    let config = builder.with_no_client_auth().with_cert_resolver(Arc::new(resolver));
+    TlsAcceptor::from(Arc::new(config))
+}
+
+#[tokio::test]
+async fn a_server_without_the_key_of_its_certificate_is_refused_though_the_certificate_is_not_verified() {
+    let anyone = Tls::client(ServerTrust::Insecure, None).unwrap();
+    assert_eq!(said(&server_for_anyone(b"h2"), &anyone, "localhost").await.as_deref(), Ok("hello"));
+    for version in [&TLS12, &TLS13] {
+        let error = said(&server_with_another_key(version), &anyone, "localhost").await.unwrap_err();
+        let expected = "invalid signature by the server certificate: ECDSA verification failure";
+        assert!(error.contains(expected), "{version:?}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn the_zone_of_an_address_is_no_part_of_the_name_of_a_server() {
+    let anyone = Tls::client(ServerTrust::Insecure, None).unwrap();
+    assert_eq!(said(&server_for_anyone(b"h2"), &anyone, "fe80::1%eth0").await.as_deref(), Ok("hello"));
 }

@@ -75,7 +75,7 @@ fn two_kubelets_do_not_differ_in_the_comparison() {
 
 /// The first attempts and the ends of containers whose probes fail are distributed as on a kubelet.
 #[test]
-fn attempts_and_kills_after_a_start_come_when_they_come_on_a_kubelet() {
+fn times_of_attempts_and_kills_after_a_start_are_distributed_as_on_a_kubelet() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let (differences, table) = need!(compared_start_times());
     eprint!("{table}");

@@ -159,8 +159,8 @@ pub(crate) fn grpc_responses() -> Vec<Http2Response> {
     }
     add("no content type", vec![head(&[(":status", "200")], 0), data(&good, 0), head(&fine, END_STREAM)]);
     for status in [
-        "200", "204", "301", "400", "401", "403", "404", "405", "429", "500", "502", "503", "504", "599",
-        "abc", "", "099",
+        "200", "203", "204", "301", "400", "401", "403", "404", "405", "413", "414", "416", "429", "500",
+        "502", "503", "504", "599", "abc", "", "099",
     ] {
         let html = [(":status", status), ("content-type", "text/html")];
         add(&format!("status {status:?} with a page"), vec![head(&html, 0), data(b"<html>", END_STREAM)]);
@@ -225,6 +225,8 @@ pub(crate) fn grpc_responses() -> Vec<Http2Response> {
     add("details with the same code", vec![details("CAUSCG5vdCBoZXJl", "5")]);
     add("details with another code", vec![details("CAUSCG5vdCBoZXJl", "7")]);
     add("details with a code and a success", vec![details("CAUSCG5vdCBoZXJl", "0")]);
+    add("details with a message that is no UTF-8", vec![details("CAUSAf8", "5")]);
+    add("details with a message that is no UTF-8 and a success", vec![details("CAUSAf8", "0")]);
     add("details that are no protobuf", vec![details("////", "5")]);
     add("details that are no base64", vec![details("!", "5")]);
     add("empty details", vec![details("", "0")]);

@@ -210,6 +210,8 @@ const WRITTEN: &[&str] = &[
     "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n00000000000000002\r\nok\r\n0\r\n\r\n",
     "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\nok\r\n0\r\n\r\n",
     "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n7fffffffffffffff\r\nok\r\n0\r\n\r\n",
+    "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n6000000000000000\r\nok\r\n0\r\n\r\n",
+    "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\ne000000000000000\r\nok\r\n0\r\n\r\n",
     "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\no\r\n1\r\nk\r\n0\r\n\r\n",
     "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\nmore",
     "HTTP/1.1 500 No\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
@@ -341,6 +343,13 @@ fn at_the_limits() -> Vec<Vec<u8>> {
         headers(10 << 20),
         headers(11 << 20),
         format!("HTTP/1.1 200 {}\r\n\r\nok", "x".repeat(9 << 20)),
+        // Too many bytes without data are counted before a chunk with data, and sizes overflow.
+        chunked(
+            &(format!("1;{}\r\no\r\n", "x".repeat(4_088)).repeat(4) + "0;" + &"x".repeat(200) + "\r\n\r\n"),
+        ),
+        chunked(&format!("1;{}\r\no\r\n", "x".repeat(4_088)).repeat(5)),
+        chunked(&format!("6000000000000000\r\n{}", "x".repeat(11 << 10))),
+        chunked(&format!("e000000000000000\r\n{}", "x".repeat(11 << 10))),
         format!("HTTP/1.1 200 OK\r\n{}\r\nok", "A: b\r\n".repeat(1_000)),
         format!("HTTP/1.1 200 OK\r\n {}: b\r\n\r\nok", "x".repeat(75)),
         format!("HTTP/1.1 200 OK\r\n {}: b\r\n\r\nok", "x".repeat(80)),

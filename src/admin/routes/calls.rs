@@ -40,7 +40,7 @@ pub(super) async fn calls(State(admin): ApiContext, query: QueryOfCalls) -> Resu
     let filter = admin.call_filter(&query).map_err(RequestError::BadRequest)?;
     let selection = query.selection().map_err(RequestError::BadRequest)?;
     if query.settled {
-        admin.state.in_flight.settle().await;
+        admin.state.in_flight.wait_for_records().await;
     }
     // A call that ends while the calls in flight are listed may be recorded by then. A call that
     // has ended and is still being analyzed is in neither list.
@@ -85,20 +85,26 @@ pub(super) async fn explain(
 ) -> Result<Response, RequestError> {
     let Path(id) =
         id.map_err(|_| RequestError::BadRequest("the id of a call must be a number".to_owned()))?;
-    let Some(record) = admin.state.calls.get(id) else { return explain_in_flight(&admin, id).await };
+    if admin.state.calls.get(id).is_none() {
+        if let Some(answer) = explain_in_flight(&admin, id).await {
+            return Ok(answer);
+        }
+        // The call may have ended, and wait for its record.
+        admin.state.in_flight.wait_for_records().await;
+    }
+    let record = admin.state.calls.get(id).ok_or_else(|| {
+        RequestError::BadRequest(format!(
+            "call {id} is neither recorded nor in flight; `probeshim calls` shows the calls; after a restart, ids begin thousands higher"
+        ))
+    })?;
     let sentences = admin.explain(&record, &record);
     let call = api::ListedCall::Ended(Box::new((&*record).into()));
     Ok(Json(api::Explanation { call, sentences }).into_response())
 }
 
-/// Explains a call in flight.
-async fn explain_in_flight(admin: &Admin, id: u64) -> Result<Response, RequestError> {
-    let call = admin.state.in_flight.list().await.into_iter().find(|call| call.info.id == id);
-    let call = call.ok_or_else(|| {
-        RequestError::BadRequest(format!(
-            "call {id} is neither recorded nor in flight; `probeshim calls` shows the calls; after a restart, ids begin thousands higher"
-        ))
-    })?;
+/// Explains a call, if it is in flight.
+async fn explain_in_flight(admin: &Admin, id: u64) -> Option<Response> {
+    let call = admin.state.in_flight.list().await.into_iter().find(|call| call.info.id == id)?;
     let session = call.details.progress.filter(|progress| progress.exited.is_some());
     let session = session.and_then(|progress| progress.pid);
     let container = call.details.container.as_ref().and_then(|container| container.id.clone());
@@ -113,5 +119,5 @@ async fn explain_in_flight(admin: &Admin, id: u64) -> Result<Response, RequestEr
     };
     let sentences = execsync::explain_in_flight(&call, Instant::now(), &processes);
     let call = api::ListedCall::InFlight(Box::new((&call).into()));
-    Ok(Json(api::Explanation { call, sentences }).into_response())
+    Some(Json(api::Explanation { call, sentences }).into_response())
 }

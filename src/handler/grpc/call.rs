@@ -273,14 +273,27 @@ fn judge_http_status(
                     Ok(HeadResult::Interim)
                 };
             }
-            let text = u16::try_from(number).ok().and_then(|code| http::StatusCode::from_u16(code).ok());
-            let text = text.and_then(|code| code.canonical_reason()).unwrap_or_default();
+            let text = status_text(number);
             let error = format!("unexpected HTTP status code received from server: {number} ({text})");
             (RpcStatus::code_of_http_status(number), error)
         }
     };
     let errors: Vec<String> = [Some(error), content_type_error].into_iter().flatten().collect();
     Err(RpcStatus::new(code, errors.join("; ")))
+}
+
+/// Returns the text of an HTTP status in Go (`net/http.StatusText`); nothing if it has none.
+fn status_text(number: i64) -> &'static str {
+    match number {
+        203 => "Non-Authoritative Information",
+        413 => "Request Entity Too Large",
+        414 => "Request URI Too Long",
+        416 => "Requested Range Not Satisfiable",
+        _ => {
+            let code = u16::try_from(number).ok().and_then(|code| http::StatusCode::from_u16(code).ok());
+            code.and_then(|code| code.canonical_reason()).unwrap_or_default()
+        }
+    }
 }
 
 /// Returns whether a content type is that of gRPC (`grpcutil.ContentSubtype`).

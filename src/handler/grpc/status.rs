@@ -66,7 +66,9 @@ impl RpcStatus {
                 #[expect(clippy::cast_possible_truncation, reason = "as protobuf decodes an int32")]
                 (1, Value::Varint(code)) => detailed.code = code as u32,
                 (2, Value::Bytes(message)) => {
-                    detailed.message = String::from_utf8_lossy(message).into_owned();
+                    // Go decodes no message with invalid UTF-8.
+                    let Ok(message) = str::from_utf8(message) else { return self };
+                    message.clone_into(&mut detailed.message);
                 }
                 _ => {}
             }

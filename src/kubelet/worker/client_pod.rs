@@ -60,7 +60,7 @@ impl PodWorker {
                 );
                 self.pod = Arc::new(self.pod.with_spec(Arc::new(prober.spec_of(&self.pending_sandbox()))));
             }
-            let synced = self.sync().await;
+            let synced = self.sync(&mut None).await;
             self.remove_unwanted().await;
             self.wait(requeue.after(synced, &self.pod)).await;
         }

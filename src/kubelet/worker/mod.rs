@@ -42,7 +42,7 @@ use crate::inventory::Sandbox;
 use crate::manifest::pod::{Pod, PodOrigin};
 use crate::manifest::{PodSpec, ProbeType};
 use crate::object_ref::{ContainerRef, PodRef};
-use crate::prober::{EnforcementMode, PodReport, ProbeResult};
+use crate::prober::{EnforcementMode, PodReport, ProbeResult, SyncInProgress};
 
 use client_pod::Created;
 use compute_actions::{ActionInputs, compute_pod_actions, should_restart_after_kill};
@@ -170,9 +170,10 @@ impl PodWorker {
     /// Syncs the pod repeatedly until it has ended.
     async fn run_loop(&mut self) {
         let mut requeue = Requeue::default();
+        let mut in_progress = None;
         loop {
             self.pod = self.pods.borrow_and_update().clone();
-            let synced = self.sync().await;
+            let synced = self.sync(&mut in_progress).await;
             let (ended, is_changed) = (Instant::now(), matches!(synced, Ok(SyncResult::Changed)));
             if matches!(synced, Ok(SyncResult::Terminal)) {
                 return;
@@ -188,7 +189,7 @@ impl PodWorker {
     /// each sync (`pod_workers.go`: `podWorkerLoop`). A sync that has changed something needs no
     /// relist of the node, because the kubelet relists its pod at once (`kubelet.go`:
     /// `RequestPodRelist`). Publishes changed probe results meanwhile, as the kubelet's status
-    /// manager does, with the states of the last sync.
+    /// manager does. The states of the containers are those of the last sync.
     async fn wait_for_relist(&self, last_sync: Instant) {
         let mut relist = pin!(self.context.pleg_cache.newer_than(last_sync));
         if relist.as_mut().now_or_never().is_some() {
@@ -232,8 +233,10 @@ impl PodWorker {
     }
 
     /// Reads the runtime's state and the probe results, publishes the status, computes the pod
-    /// actions and executes them.
-    async fn sync(&self) -> Result<SyncResult, SyncError> {
+    /// actions and executes them. Probes see the started containers once the sync has ended; after
+    /// a failed sync, which no relist of the pod follows, once the next one has published the
+    /// status. Until then, `in_progress` is set.
+    async fn sync(&self, in_progress: &mut Option<SyncInProgress>) -> Result<SyncResult, SyncError> {
         let runtime_status = Arc::new(self.context.pod_status(&self.pod).await?);
         self.lock().runtime_status = Some(runtime_status.clone());
         self.record_completed(&runtime_status);
@@ -247,6 +250,7 @@ impl PodWorker {
             self.published.send_modify(|published| published.failure = Some(FailureCause::Deadline));
         }
         let status = self.update_status(&runtime_status, report.as_ref(), false).await?;
+        *in_progress = None;
         if status.is_terminal() {
             return Ok(SyncResult::Terminal);
         }
@@ -281,10 +285,12 @@ impl PodWorker {
         if self.pod.is_client_pod() && !self.still_managed().await {
             return Ok(SyncResult::Changed);
         }
-        let in_progress = self.context.prober.as_ref().map(|prober| prober.begin_sync(&self.names));
+        *in_progress = self.context.prober.as_ref().map(|prober| prober.begin_sync(&self.names));
         let work = Box::pin(self.execute(actions, &runtime_status, report.as_ref()));
         let synced = self.run_publishing_status(&runtime_status, work).await;
-        drop(in_progress);
+        if matches!(synced, Ok(SyncResult::Changed | SyncResult::NoChange)) {
+            *in_progress = None;
+        }
         if matches!(synced, Err(_) | Ok(SyncResult::Retry(_))) {
             // As with the kubelet, the next sync knows only the exit code of a killed container.
             for instance in killed {

@@ -16,6 +16,9 @@ const SUCCESS_THRESHOLD: u32 = 1;
 /// Fields with the handler of a probe, in the order in which the API server checks them.
 const PROBE_HANDLERS: [&str; 4] = ["exec", "httpGet", "tcpSocket", "grpc"];
 
+/// Fields of a header of an httpGet handler.
+const HEADER_FIELDS: [&str; 2] = ["name", "value"];
+
 /// Fields with the handler of a hook.
 const HOOK_HANDLERS: [&str; 4] = ["exec", "httpGet", "tcpSocket", "sleep"];
 
@@ -150,6 +153,9 @@ fn read_handler(name: &'static str, node: &Cursor<'_>, problems: &mut Vec<Violat
     {
         return Some(Handler::NotUnderstood(NotUnderstood { handler: name, field: field.clone() }));
     }
+    if let Some(field) = node.is_lenient().then(|| unknown_field_of_headers(node)).flatten() {
+        return Some(Handler::NotUnderstood(NotUnderstood { handler: name, field }));
+    }
     node.deny_unknown(fields, problems);
     match name {
         "exec" => command(node, problems).map(Handler::Exec),
@@ -179,6 +185,17 @@ fn is_understood(handler: &str, field: &str, known: &[&str], node: &Cursor<'_>) 
     known.contains(&field) || value.is_null()
 }
 
+/// Returns the first field with a value in the headers of an httpGet handler that this version does
+/// not know.
+fn unknown_field_of_headers(node: &Cursor<'_>) -> Option<String> {
+    node.items(&["httpHeaders"]).iter().enumerate().find_map(|(place, header)| {
+        let mut fields = header.value().as_object()?.iter();
+        let unknown =
+            fields.find(|(field, value)| !HEADER_FIELDS.contains(&field.as_str()) && !value.is_null());
+        unknown.map(|(field, _)| format!("httpHeaders[{place}].{field}"))
+    })
+}
+
 fn command(exec: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<Vec<String>> {
     exec.object(problems)?;
     let command = required(exec, "command", "", problems)?;
@@ -204,7 +221,7 @@ fn http(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<HttpGet> {
 
 fn header(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<(String, String)> {
     node.object(problems)?;
-    node.deny_unknown(&["name", "value"], problems);
+    node.deny_unknown(&HEADER_FIELDS, problems);
     let name = required(node, "name", HEADER_NAME, problems)?;
     let value = node.field("value").and_then(|value| value.secret().text(problems)).unwrap_or_default();
     let text = name.text(problems)?;

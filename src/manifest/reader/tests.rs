@@ -242,6 +242,10 @@ fn a_handler_of_a_lenient_source_with_an_unknown_field_or_mode_is_not_understood
     for (handler, field) in [
         ("exec: {command: [a], future: 1}", Some("future")),
         ("httpGet: {port: 80, future: {}}", Some("future")),
+        (
+            "httpGet: {port: 80, httpHeaders: [{name: A, value: b}, {name: B, valueFrom: {}}]}",
+            Some("httpHeaders[1].valueFrom"),
+        ),
         ("tcpSocket: {port: 80, future: x}", Some("future")),
         ("grpc: {port: 80, mode: Mutual}", Some("mode")),
         ("grpc: {port: 80, mode: TLS}", None),

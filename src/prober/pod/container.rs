@@ -25,6 +25,9 @@ pub(in crate::prober) struct ProbedContainer {
     /// status of the pod, which has a container from the sync on that follows its start
     /// (`prober/worker.go`: `doProbe`; `kubelet.go`: `SyncPod`).
     pub(super) awaits_sync: bool,
+    /// ExecSync of a kubelet's postStart hook, while it is in flight. The sync of the kubelet is in
+    /// progress at least as long.
+    pub(super) post_start: Weak<CallInfo>,
     pub(in crate::prober) was_started: bool,
     /// Call that stops the container, while it is in flight.
     pub(super) stopper: Weak<CallInfo>,
@@ -104,6 +107,11 @@ pub(in crate::prober) struct Age {
 impl ProbedContainer {
     pub(in crate::prober) fn name(&self) -> &str {
         self.names.name.as_deref().unwrap_or_default()
+    }
+
+    /// Returns whether the workers see the container.
+    pub(super) fn is_published(&self) -> bool {
+        !self.awaits_sync && self.post_start.strong_count() == 0
     }
 
     pub(in crate::prober) fn is_running(&self) -> bool {

@@ -41,13 +41,16 @@ impl PodState {
     }
 
     /// Handles an ExecSync of a kubelet without a timeout. If its command is the container's
-    /// preStop hook, the container is about to be stopped.
+    /// preStop hook, the container is about to be stopped. If it is the postStart hook, the workers
+    /// do not see the container before its end.
     pub(in crate::prober) fn hook_begins(&mut self, id: &str, command: &[String], call: &Weak<CallInfo>) {
         let Some(index) = self.index_by_id(id) else { return };
         let spec = self.spec_of(&self.containers[index]);
         let is_hook = |hook: &Hook| matches!(hook, Hook::Exec(own) if own == command);
         if spec.and_then(|spec| spec.pre_stop()).is_some_and(is_hook) {
             self.containers[index].stopper = call.clone();
+        } else if spec.and_then(|spec| spec.post_start()).is_some_and(is_hook) {
+            self.containers[index].post_start = call.clone();
         }
     }
 

@@ -182,6 +182,7 @@ impl PodState {
             age,
             state,
             awaits_sync: self.is_syncing,
+            post_start: Weak::new(),
             was_started: false,
             stopper: Weak::new(),
             results: [const { None }; 3],
@@ -212,8 +213,9 @@ impl PodState {
         self.since.checked_duration_since(since).is_some_and(|age| age > PREDATES_MARGIN)
     }
 
-    /// Records the start or the end of a sync of the pod worker. The workers see the containers that
-    /// it has started once it has ended: after the hooks, and the image pulls of later containers.
+    /// Records the start or the end of a sync of the pod worker. The workers see the containers
+    /// that it has started once it has ended: after the hooks, and the image pulls of later
+    /// containers.
     pub(in crate::prober) fn set_syncing(&mut self, is_syncing: bool) {
         self.is_syncing = is_syncing;
         if !is_syncing {
@@ -292,7 +294,7 @@ impl PodState {
         PodView {
             is_pod_over: self.is_finished(),
             container: index
-                .filter(|index| !self.containers[*index].awaits_sync)
+                .filter(|index| self.containers[*index].is_published())
                 .map(|index| self.container_view(index, probe_type)),
         }
     }

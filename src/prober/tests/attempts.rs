@@ -53,6 +53,22 @@ async fn a_container_is_probed_once_the_sync_that_has_started_it_has_ended() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_container_is_not_probed_during_the_post_start_hook_of_a_kubelet() {
+    let mut main = probes([probe(LIVENESS, json!({"failureThreshold": 9}))]);
+    main["lifecycle"] = json!({"postStart": {"exec": {"command": ["prepare"]}}});
+    let mut node = Node::settled(&[pod("web", "Always", &[("main", main)])], |_| fail()).await;
+    let failures = |node: &Node| node.probe("web/main", LIVENESS).unwrap().run.length;
+    node.run_pod("web");
+    let hook = kubelet_call("ExecSync");
+    node.prober.on_kubelet_exec_start("web/main#0", &["prepare".to_owned()], &Arc::downgrade(&hook));
+    after(5.5).await;
+    assert_eq!(failures(&node), 0);
+    drop(hook);
+    after(1.0).await;
+    assert_eq!(failures(&node), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn probe_errors_count_neither_as_success_nor_as_failure() {
     let calls = Arc::new(AtomicUsize::new(0));
     let counted = calls.clone();

@@ -12,10 +12,10 @@ use super::head::{Framing, is_blank};
 const MAX_CHUNK_LINE: usize = BUFFER_BYTES;
 
 /// Number of bytes per chunk that are no data and are accepted, besides twice the data.
-const FREE_CHUNK_BYTES: u64 = 16;
+const FREE_CHUNK_BYTES: i64 = 16;
 
 /// Maximum number of bytes of all chunks that are no data and are not accepted as such.
-const MAX_EXCESS_BYTES: u64 = 16 << 10;
+const MAX_EXCESS_BYTES: i64 = 16 << 10;
 
 /// Maximum number of hexadecimal digits of the size of a chunk.
 const MAX_SIZE_DIGITS: usize = 16;
@@ -45,9 +45,9 @@ enum BodyState {
     /// Everything up to the end of the connection.
     UntilClose,
     /// The header of a chunk, after this number of bytes that are no data.
-    ChunkHeader { excess: u64 },
+    ChunkHeader { excess: i64 },
     /// This number of bytes of a chunk, and its line end.
-    Chunk { left: u64, excess: u64 },
+    Chunk { left: u64, excess: i64 },
     /// Nothing.
     End,
 }
@@ -99,10 +99,8 @@ impl<S: AsyncRead + Unpin> Http1Body<S> {
                 BodyState::ChunkHeader { excess } => {
                     let line = self.chunk_line().await?;
                     let size = chunk_size(&line).map_err(BodyError::invalid)?;
-                    let excess = (excess + line.len() as u64 + 2)
-                        .saturating_sub(FREE_CHUNK_BYTES)
-                        .saturating_sub(size.saturating_mul(2));
-                    if excess > MAX_EXCESS_BYTES {
+                    let excess = excess_after(excess, line.len(), size);
+                    if excess > MAX_EXCESS_BYTES && size != 0 {
                         return Err(BodyError::invalid("chunked encoding contains too much non-data"));
                     }
                     self.state = if size == 0 {
@@ -213,6 +211,14 @@ impl BodyError {
     fn invalid(text: impl Into<String>) -> Self {
         Self::Invalid(text.into())
     }
+}
+
+/// Returns the number of bytes that are too many for the data so far, after the header of a chunk.
+/// Sizes overflow as in Go (`beginChunk`).
+fn excess_after(excess: i64, header: usize, size: u64) -> i64 {
+    let header = i64::try_from(header).unwrap_or(i64::MAX).saturating_add(2);
+    let free = FREE_CHUNK_BYTES.wrapping_add(size.cast_signed().wrapping_mul(2));
+    excess.saturating_add(header).wrapping_sub(free).max(0)
 }
 
 /// Returns the size in the header of a chunk (`beginChunk`, `parseHexUint`).

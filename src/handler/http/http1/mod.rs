@@ -17,8 +17,8 @@
 //!   Refused: empty ones; different ones; signs; more than 63 bits.
 //! - Transfer encodings. Accepted: one `chunked` in any case; any with a version below 1.1, where
 //!   they are ignored. Refused: other ones, and several.
-//! - Chunks. Accepted: extensions; sizes of 16 digits. Refused: too many bytes that are no data,
-//!   which is 16 KiB more than 16 bytes and twice the data of each chunk.
+//! - Chunks. Accepted: extensions; sizes of 16 digits. Refused before a chunk with data: too many
+//!   bytes that are no data, which is 16 KiB more than 16 bytes and twice the data of each chunk.
 //! - Trailers. Accepted: header lines below 4 KiB. Refused: longer ones, and an end without the
 //!   final empty line.
 
