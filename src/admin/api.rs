@@ -34,6 +34,7 @@ pub use probe::StatusProbe;
 /// Query string that selects calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "each flag is a parameter of the query string")]
 pub struct CallsQuery {
     /// Only calls of this method: its name, or the path of any method.
     pub method: Option<String>,
