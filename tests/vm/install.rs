@@ -36,9 +36,9 @@ fn a_kubelet_is_switched_and_reverted_in_each_way() {
     // Confirmed, the kubelet uses probeshim.
     shows("install", "confirmed: the kubelet uses probeshim");
     let is_ok = |name: &str, check: &str| {
-        let shown = text(name);
-        let mut ok = shown.lines().filter_map(|line| line.strip_prefix("ok"));
-        assert!(ok.any(|line| line.trim_start().starts_with(check)), "{check} is not ok:\n{shown}");
+        let output = text(name);
+        let mut ok = output.lines().filter_map(|line| line.strip_prefix("ok"));
+        assert!(ok.any(|line| line.trim_start().starts_with(check)), "{check} is not ok:\n{output}");
     };
     for check in ["health", "lists", "calls", "probe"] {
         is_ok("install", check);
