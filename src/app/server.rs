@@ -102,7 +102,8 @@ impl Shim {
         let (tap, decoder) = Tap::new(tap_config, metrics.tap.clone());
         let call_ids = CallIds::starting_at(first_call);
         let (mode, internal_calls) = (config.operating_mode, tap.internal_calls(call_ids.clone()));
-        let shared = Shared::new(mode, redact, config.specs, &runtime, &metrics, &events, internal_calls);
+        let shared =
+            Shared::new(mode, redact, config.specs, &runtime, &metrics, &events, internal_calls.clone());
         let (inspect_requests, inspect_rx) = mpsc::channel(prober_thread::MAX_INSPECTS);
         let (timeline, reporter, attempts) = timeline(&events, journal.as_ref(), &metrics, node, redact);
         let prober_thread = shared.start_prober(config.enforcement, inspect_requests.clone(), reporter)?;
@@ -112,8 +113,7 @@ impl Shim {
         let (stuck, stuck_rx) = watch::channel(Arc::default());
         let specs = shared.start_policies(config.policies, inventory_rx.clone(), &config.admin)?;
         let (policies, captures) = (shared.policies.clone(), CaptureHub::new(tap.body_capture()));
-        let (in_flight, in_flight_queries) =
-            InFlightReader::new(tap.calls_in_flight(), tap.internal_calls(call_ids.clone()));
+        let (in_flight, in_flight_queries) = InFlightReader::new(tap.calls_in_flight(), internal_calls);
         let updates = SpecUpdates::start(config.sources, &listeners.info.listen, &shared, &events);
         let api_state = ApiState {
             names: NameView { specs: specs.subscribe(), sources: updates.names.clone() },

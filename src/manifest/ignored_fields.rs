@@ -5,8 +5,13 @@ use std::sync::{Mutex, PoisonError};
 
 use tracing::info;
 
+use crate::terminal::shortened;
+
 /// Maximum number of fields that are named. A server that is much newer may have many.
 const MAX_NAMED: usize = 64;
+
+/// Maximum width of a named field, in columns. A pod's author may choose its name.
+const MAX_FIELD_WIDTH: usize = 256;
 
 /// Fields that were named in the log.
 static NAMED: Mutex<NamedFields> = Mutex::new(NamedFields(BTreeSet::new()));
@@ -18,7 +23,7 @@ struct NamedFields(BTreeSet<String>);
 /// Logs an unknown field the first time that it is ignored.
 pub(super) fn log_once(path: &str) {
     if let Some(field) = NAMED.lock().unwrap_or_else(PoisonError::into_inner).first(path) {
-        info!("the field {field} is unknown to this version, and is ignored");
+        info!("the field {field:?} is unknown to this version, and is ignored");
     }
 }
 
@@ -27,6 +32,7 @@ impl NamedFields {
     fn first(&mut self, path: &str) -> Option<String> {
         let outside = |part: &'_ str| part.split_once(']').map_or(part, |(_, rest)| rest).to_owned();
         let field: String = path.split('[').map(outside).collect();
+        let field = shortened(&field, MAX_FIELD_WIDTH).into_owned();
         (self.0.len() < MAX_NAMED && self.0.insert(field.clone())).then_some(field)
     }
 }

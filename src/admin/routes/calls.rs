@@ -85,14 +85,16 @@ pub(super) async fn explain(
 ) -> Result<Response, RequestError> {
     let Path(id) =
         id.map_err(|_| RequestError::BadRequest("the id of a call must be a number".to_owned()))?;
-    if admin.state.calls.get(id).is_none() {
+    let mut record = admin.state.calls.get(id);
+    if record.is_none() {
         if let Some(answer) = explain_in_flight(&admin, id).await {
             return Ok(answer);
         }
         // The call may have ended, and wait for its record.
         admin.state.in_flight.wait_for_records().await;
+        record = admin.state.calls.get(id);
     }
-    let record = admin.state.calls.get(id).ok_or_else(|| {
+    let record = record.ok_or_else(|| {
         RequestError::BadRequest(format!(
             "call {id} is neither recorded nor in flight; `probeshim calls` shows the calls; after a restart, ids begin thousands higher"
         ))

@@ -148,12 +148,10 @@ fn read_handler(name: &'static str, node: &Cursor<'_>, problems: &mut Vec<Violat
         "tcpSocket" => &TCP_FIELDS,
         _ => &GRPC_FIELDS,
     };
+    let unknown = || object.keys().find(|field| !is_understood(name, field, fields, node)).cloned();
     if node.is_lenient()
-        && let Some(field) = object.keys().find(|field| !is_understood(name, field, fields, node))
+        && let Some(field) = unknown().or_else(|| unknown_field_of_headers(node))
     {
-        return Some(Handler::NotUnderstood(NotUnderstood { handler: name, field: field.clone() }));
-    }
-    if let Some(field) = node.is_lenient().then(|| unknown_field_of_headers(node)).flatten() {
         return Some(Handler::NotUnderstood(NotUnderstood { handler: name, field }));
     }
     node.deny_unknown(fields, problems);
