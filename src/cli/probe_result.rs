@@ -112,6 +112,9 @@ impl ProbeOfPod<'_> {
         // The kubelet keeps the result run when the container is replaced (`prober/worker.go`:
         // `doProbe`). An attempt of the container itself has a time.
         let is_restarted = probe.is_restarted();
+        if let Some(field) = &probe.not_understood {
+            return unwell(format!("not understood ({field})"));
+        }
         match (probe.result.as_deref(), probe.on_hold) {
             (Some("error"), _) => {
                 let cause = probe.last_error.as_deref().map(|cause| format!(" ({cause})"));
@@ -230,6 +233,8 @@ mod tests {
             "result": "failure", "onHold": true, "verdict": "failure", "holdReason": "the pod is being stopped",
         });
         let erroring = json!({"result": "error", "errors": 8, "lastError": "executable not found", "verdict": "success"});
+        let unknown =
+            json!({"result": "error", "errors": 8, "lastError": "x", "notUnderstood": "grpc.future"});
         for (kind, mode, state, more, expected) in [
             (
                 "liveness",
@@ -269,6 +274,7 @@ mod tests {
                 reasoned,
                 ("failed since 40s, on hold: the pod is being stopped", false),
             ),
+            ("liveness", "kill", "running", unknown, ("not understood (grpc.future)", false)),
             ("liveness", "kill", "running", erroring, ("erroring ×8 (executable not found)", false)),
             ("liveness", "kill", "running", json!({"verdict": "success"}), ("not yet run", true)),
             ("liveness", "off", "running", json!({}), ("not probed (mode off)", true)),

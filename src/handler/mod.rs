@@ -16,7 +16,7 @@ mod tcp;
 
 use std::time::Duration;
 
-use crate::manifest::{ContainerSpec, Handler, NotUnderstood, Probe};
+use crate::manifest::{ContainerSpec, Handler, Probe};
 use crate::tap::EndedCall;
 
 pub use address::PortError;
@@ -113,9 +113,7 @@ pub async fn attempt(
             Err(error) => Err(error.into()),
         },
         Handler::Grpc(health) => Ok(grpc::attempt(health, target.pod_ip, timeout).await),
-        Handler::NotUnderstood(NotUnderstood { handler, field }) => {
-            Err(ProbeError::NotUnderstood(format!("{handler}.{field}")))
-        }
+        Handler::NotUnderstood(unknown) => Err(ProbeError::NotUnderstood(unknown.path())),
     };
     ProbeTry { result, call: None }
 }

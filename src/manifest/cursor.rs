@@ -18,7 +18,7 @@ const MAX_LISTED_FIELDS: usize = 5;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Violation {
     path: String,
-    message: String,
+    pub(crate) message: String,
     /// Whether the value is valid in Kubernetes, but probeshim does not support it.
     pub(crate) is_unsupported: bool,
 }

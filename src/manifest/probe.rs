@@ -70,6 +70,14 @@ pub struct NotUnderstood {
     pub field: String,
 }
 
+impl NotUnderstood {
+    /// Returns the path of the unknown field in the probe, such as `grpc.mode`.
+    #[must_use]
+    pub fn path(&self) -> String {
+        format!("{}.{}", self.handler, self.field)
+    }
+}
+
 /// HTTP GET request of a probe or hook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpGet {

@@ -72,6 +72,10 @@ pub struct StatusProbe {
     /// Message of the last of these errors.
     #[serde(default)]
     pub last_error_message: Option<String>,
+    /// Field of the handler that this version does not know, such as `grpc.mode`: the probe is not
+    /// run, and each attempt errors. Null if the handler is understood, and of an earlier version.
+    #[serde(default)]
+    pub not_understood: Option<String>,
     /// Time at which the first of the last attempts with equal results, or with errors, ended.
     /// Attempts in earlier containers do not count.
     #[serde(default)]
@@ -123,6 +127,10 @@ impl StatusProbe {
             errors: attempts.filter(|_| error.is_some()).map_or(0, |attempts| attempts.length),
             last_error: error.map(error_cause).filter(|cause| !cause.is_empty()).map(str::to_owned),
             last_error_message: error.map(str::to_owned),
+            not_understood: match &probe.handler {
+                Handler::NotUnderstood(unknown) => Some(unknown.path()),
+                _ => None,
+            },
             since: attempts.map(|attempts| time(attempts.since)),
             running_since: report.running_since.map(time),
         }

@@ -1,5 +1,7 @@
 //! Reads probes and hooks by the rules of Kubernetes 1.36.
 
+use serde_json::{Map, Value};
+
 use crate::manifest::cursor::{Cursor, Violation};
 use crate::manifest::probe::Hook;
 use crate::manifest::probe::{
@@ -98,18 +100,27 @@ pub(crate) fn probe(
     })
 }
 
-/// Reads a hook; `None` if it has errors.
+/// Reads a hook; `None` if it has errors. A hook of a lenient source is invalid if its handler has
+/// an unknown field.
 pub(crate) fn hook(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<Hook> {
     node.object(problems)?;
     let (name, handler) = exactly_one_handler(node, &HOOK_HANDLERS, problems)?;
-    handler.object(problems)?;
+    let object = handler.object(problems)?;
     node.deny_unknown(&HOOK_HANDLERS, problems);
-    match name {
-        "exec" => handler.deny_unknown(&EXEC_FIELDS, problems),
-        "httpGet" => handler.deny_unknown(&HTTP_FIELDS, problems),
-        "sleep" => handler.deny_unknown(&["seconds"], problems),
-        _ => {}
+    let fields: &[&str] = match name {
+        "exec" => &EXEC_FIELDS,
+        "httpGet" => &HTTP_FIELDS,
+        "sleep" => &["seconds"],
+        _ => &TCP_FIELDS,
+    };
+    if node.is_lenient()
+        && let Some(field) =
+            unknown_field(name, object, fields).or_else(|| unknown_field_of_headers(&handler))
+    {
+        let reason = format!("the field {name}.{field} is not understood, so the hook is not run");
+        return Some(Hook::Invalid(reason));
     }
+    handler.deny_unknown(fields, problems);
     match name {
         "exec" => command(&handler, problems).map(Hook::Exec),
         "httpGet" => http(&handler, problems).map(Hook::Http),
@@ -148,13 +159,16 @@ fn read_handler(name: &'static str, node: &Cursor<'_>, problems: &mut Vec<Violat
         "tcpSocket" => &TCP_FIELDS,
         _ => &GRPC_FIELDS,
     };
-    let unknown = || object.keys().find(|field| !is_understood(name, field, fields, node)).cloned();
     if node.is_lenient()
-        && let Some(field) = unknown().or_else(|| unknown_field_of_headers(node))
+        && let Some(field) = unknown_field(name, object, fields).or_else(|| unknown_field_of_headers(node))
     {
         return Some(Handler::NotUnderstood(NotUnderstood { handler: name, field }));
     }
+    let before = problems.len();
     node.deny_unknown(fields, problems);
+    for unknown in &mut problems[before..] {
+        unknown.message.push_str("; the handler is not understood");
+    }
     match name {
         "exec" => command(node, problems).map(Handler::Exec),
         "httpGet" => http(node, problems).map(Handler::Http),
@@ -173,14 +187,16 @@ fn read_handler(name: &'static str, node: &Cursor<'_>, problems: &mut Vec<Violat
     }
 }
 
-/// Returns whether this version knows a field of a handler, and the value of its mode. A field
-/// without a value has no effect.
-fn is_understood(handler: &str, field: &str, known: &[&str], node: &Cursor<'_>) -> bool {
-    let Some(value) = node.field(field).map(|field| field.value()) else { return true };
-    if handler == "grpc" && field == "mode" {
-        return value == "" || GRPC_MODES.iter().any(|(mode, _)| value == mode);
-    }
-    known.contains(&field) || value.is_null()
+/// Returns the first field of a handler that this version does not know, or the mode if its value is
+/// unknown. A field without a value has no effect.
+fn unknown_field(handler: &str, object: &Map<String, Value>, known: &[&str]) -> Option<String> {
+    let is_understood = |field: &str, value: &Value| match (handler, field) {
+        ("grpc", "mode") if value.is_string() => {
+            value == "" || GRPC_MODES.iter().any(|(mode, _)| value == mode)
+        }
+        _ => known.contains(&field) || value.is_null(),
+    };
+    object.iter().find(|(field, value)| !is_understood(field, value)).map(|(field, _)| field.clone())
 }
 
 /// Returns the first field with a value in the headers of an httpGet handler that this version does

@@ -16,7 +16,7 @@ use crate::manifest::pod::{
     VolumeSource,
 };
 use crate::manifest::reader::pod;
-use crate::manifest::{Handler, ObjectError, PodSet, ProbeType, Purpose, ReadOptions, Source};
+use crate::manifest::{Handler, Hook, ObjectError, PodSet, ProbeType, Purpose, ReadOptions, Source};
 
 /// Returns the pod of a valid spec.
 pub(crate) fn pod(spec: &str) -> Pod {
@@ -260,6 +260,29 @@ fn a_handler_of_a_lenient_source_with_an_unknown_field_or_mode_is_not_understood
         let (_, problems) = read(Level::Strict, handler);
         assert_eq!(problems, 1 + usize::from(!handler.contains("TLS")), "{handler}");
     }
+}
+
+/// The hook of a newer kubelet would do something else without its field.
+#[test]
+fn a_hook_of_a_lenient_source_with_an_unknown_field_is_not_run() {
+    let read = |level, hook: &str| {
+        let node: Value = serde_saphyr::from_str(hook).unwrap();
+        let mut problems = Vec::new();
+        let hook = super::probe::hook(&Cursor::root("", &node).at_level(level), &mut problems);
+        (hook, problems.len())
+    };
+    for (hook, field) in [
+        ("{exec: {command: [a], future: 1}}", "exec.future"),
+        ("{httpGet: {port: 80, httpHeaders: [{name: A, future: x}]}}", "httpGet.httpHeaders[0].future"),
+        ("{tcpSocket: {port: 80, future: 1}}", "tcpSocket.future"),
+        ("{sleep: {seconds: 1, future: 1}}", "sleep.future"),
+    ] {
+        let reason = format!("the field {field} is not understood, so the hook is not run");
+        assert_eq!(read(Level::Lenient, hook), (Some(Hook::Invalid(reason)), 0), "{hook}");
+        assert_eq!(read(Level::Strict, hook).1, 1, "{hook}");
+    }
+    let sleep = read(Level::Lenient, "{sleep: {seconds: 1, future: null}, future: 1}");
+    assert_eq!(sleep, (Some(Hook::Sleep(1)), 0), "a field without a value, and one beside the handler");
 }
 
 #[test]
