@@ -38,6 +38,8 @@ mod niceness;
 
 mod token_bucket;
 
+mod distributions;
+
 mod processes;
 
 pub mod net;

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 
 use tokio::net::UnixStream;
 use tracing::{error, info, warn};
@@ -15,6 +16,7 @@ use super::signals::{HandoverSignal, ShutdownSignal, ShutdownSignals};
 use crate::admin::Client;
 use crate::build_info;
 use crate::config::ServerConfig;
+use crate::distributions::FoundContainerd;
 use crate::socket::SocketPath;
 
 /// Ids that calls of this process may have while a successor starts.
@@ -59,7 +61,12 @@ pub async fn run(settings: ServerConfig) -> Result<(), RunError> {
     }
     info!("to call the runtime through probeshim: crictl --runtime-endpoint {} ps", info.listen);
     match UnixStream::connect(upstream.as_path()).await {
-        Ok(_) => {}
+        Ok(_) => {
+            let found = FoundContainerd::find(Path::new("/"));
+            if let Some(found) = found.filter(|found| upstream.as_path() == Path::new(found.socket)) {
+                info!("upstream is the containerd of {}", found.distribution);
+            }
+        }
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             warn!(%upstream, %error, "permission denied to connect to upstream: clients are refused; run as root, or as a user of its group");
         }

@@ -279,12 +279,27 @@ fn quantities(amounts: Option<BTreeMap<String, Quantity>>) -> Vec<String> {
     amounts.into_iter().flatten().map(|(resource, amount)| format!("{resource}: {}", amount.0)).collect()
 }
 
-/// Returns the name of a volume with its type, which is the name of its other field. A volume
-/// without one is an emptyDir.
+/// Returns the name of a volume with its type, which is the name of its other field, and with what
+/// it lacks here. A volume without a type is an emptyDir.
 fn volume(volume: &Volume) -> String {
     let value = serde_json::to_value(volume).unwrap_or_default();
     let mut fields = value.as_object().into_iter().flat_map(|object| object.keys());
-    format!("{} ({})", volume.name, fields.find(|field| *field != "name").map_or("emptyDir", String::as_str))
+    let kind = fields.find(|field| *field != "name").map_or("emptyDir", String::as_str);
+    format!("{} ({kind}{})", volume.name, lack(volume).unwrap_or_default())
+}
+
+/// Returns what a volume lacks without a cluster.
+fn lack(volume: &Volume) -> Option<&'static str> {
+    if volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some() {
+        return Some(", an emptyDir in its place");
+    }
+    let sources = volume.projected.as_ref()?.sources.as_ref()?;
+    let tokens = sources.iter().filter(|source| source.service_account_token.is_some()).count();
+    match tokens {
+        0 => None,
+        all if all == sources.len() => Some(", empty: there are no service account tokens"),
+        _ => Some(", without the service account token"),
+    }
 }
 
 fn title_case(is: bool) -> &'static str {

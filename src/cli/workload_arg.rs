@@ -37,6 +37,7 @@ impl<'a> WorkloadArg<'a> {
             kind: self.kind,
             namespace: pod.namespace.clone().unwrap_or_default(),
             name: self.name.to_owned(),
+            is_generated: false,
             uid: None,
             labels: BTreeMap::new(),
         };

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::file::File;
 use super::validator::Validator;
 use super::{EmbeddedRuntimeName, Environment, Flags, Problems, Purpose, Settings};
-use crate::manifest::{self, Files, PodSet, ReadOptions, shown_path};
+use crate::manifest::{self, Files, PodSet, ReadOptions, shown_path, skipped_files};
 use crate::probe::SpecResolver;
 
 /// Result of a validation.
@@ -58,7 +58,16 @@ pub fn check(
     CheckReport { specs: settings.map(|_| specs), warnings }
 }
 
-/// Returns the problem of a path without pods.
+/// Returns the problem of a path without pods, with the files that are no manifests because of
+/// their names.
 pub(super) fn no_pod(path: &Path) -> String {
-    format!("{}: no pod, and no workload with a pod template", shown_path(path))
+    let problem = format!("{}: no pod, and no workload with a pod template", shown_path(path));
+    let skipped = skipped_files(path);
+    let Some(name) = skipped.first().and_then(|file| file.file_name()) else { return problem };
+    let others = match skipped.len() {
+        1 => String::new(),
+        count => format!(" and {} more", count - 1),
+    };
+    let (name, rule) = (name.display(), "names of manifests end with .yaml, .yml or .json");
+    format!("{problem}; {name}{others} skipped: {rule}")
 }

@@ -6,6 +6,7 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as 
 use std::path::{Path, PathBuf};
 
 use super::{DirPath, InstanceName};
+use crate::distributions::FoundContainerd;
 use crate::socket::{self, SocketPath};
 use crate::telemetry::traces;
 
@@ -40,6 +41,8 @@ pub struct Environment {
     pub temporary: PathBuf,
     /// `$CONTAINER_RUNTIME_ENDPOINT`, if it is not empty.
     pub runtime_endpoint: Option<String>,
+    /// Socket of the containerd of a distribution, if the default socket is not there.
+    pub containerd: Option<&'static str>,
     /// Whether standard output is a terminal.
     pub has_terminal: bool,
     /// Name of the instance. Each default path contains it.
@@ -64,6 +67,7 @@ impl Environment {
             state_dir_variable: std::env::var(STATE_DIR_VARIABLE).ok().and_then(|path| path.parse().ok()),
             temporary: PathBuf::from(TEMPORARY),
             runtime_endpoint: std::env::var(RUNTIME_ENDPOINT).ok().filter(|endpoint| !endpoint.is_empty()),
+            containerd: FoundContainerd::find(Path::new("/")).map(|found| found.socket),
             has_terminal: io::stdout().is_terminal(),
             instance: None,
         }
@@ -194,6 +198,7 @@ mod tests {
             state_home: None,
             temporary: temporary.to_owned(),
             runtime_endpoint: None,
+            containerd: None,
             has_terminal: false,
             instance: None,
         }

@@ -38,7 +38,8 @@ pub struct Flags {
     pub listen: Option<SocketPath>,
 
     /// Socket of the container runtime
-    /// [default: $CONTAINER_RUNTIME_ENDPOINT, or unix:///run/containerd/containerd.sock]
+    /// [default: $CONTAINER_RUNTIME_ENDPOINT, or unix:///run/containerd/containerd.sock, or that of
+    /// k3s, RKE2, MicroK8s or k0s]
     #[arg(
         long,
         value_name = "URI",

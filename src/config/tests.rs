@@ -29,6 +29,7 @@ fn around(is_root: bool, runtime_dir: Option<&str>) -> Environment {
         state_dir_variable: None,
         temporary: PathBuf::from("/nonexistent"),
         runtime_endpoint: None,
+        containerd: None,
         has_terminal: false,
         instance: None,
     }
@@ -90,6 +91,9 @@ fn the_runtime_endpoint_of_the_environment_is_the_default_upstream() {
     // crictl is to use probeshim, whose runtime is the default.
     let own = "unix:///run/probeshim/probeshim.sock";
     assert_eq!(upstream(&[], own).as_deref(), Ok("unix:///run/containerd/containerd.sock"));
+    let k0s = Environment { containerd: Some("/run/k0s/containerd.sock"), ..around(true, None) };
+    let settings = Settings::new(&parsed(&[]).unwrap(), &k0s).unwrap();
+    assert_eq!(settings.shim.relay.upstream.to_string(), "unix:///run/k0s/containerd.sock");
     let error = upstream(&[], "tcp://127.0.0.1:1").unwrap_err();
     assert!(
         error.starts_with("CONTAINER_RUNTIME_ENDPOINT \"tcp://127.0.0.1:1\" has the scheme tcp://"),

@@ -6,12 +6,10 @@ use std::path::{Path, PathBuf};
 use super::environment::RUNTIME_ENDPOINT;
 use super::values::{ByteSize, OrOff};
 use super::{ConfigProblem, Environment, FreeInstance, InstanceArg};
+use crate::distributions::DEFAULT_CONTAINERD;
 use crate::history::journal;
 use crate::manifest::Files;
 use crate::socket::SocketPath;
-
-/// Default upstream: containerd's socket.
-const UPSTREAM: &str = "/run/containerd/containerd.sock";
 
 /// Default size limit of the recorded calls on disk.
 const RECORD_LIMIT: OrOff<ByteSize> = OrOff(Some(ByteSize(64 << 20)));
@@ -41,8 +39,9 @@ impl Validator {
         FreeInstance::choose(around).map_err(|reason| self.error("--instance", Some("auto"), reason)).ok()
     }
 
-    /// Returns the runtime's socket in the environment, or containerd's. A variable with the socket
-    /// on which probeshim itself listens is for its clients, and is ignored.
+    /// Returns the runtime's socket in the environment, or that of the node's containerd. A
+    /// variable with the socket on which probeshim itself listens is for its clients, and is
+    /// ignored.
     pub(super) fn default_upstream(
         &mut self,
         around: &Environment,
@@ -55,7 +54,8 @@ impl Validator {
                 Err(error) => self.error(RUNTIME_ENDPOINT, Some(endpoint), error.to_string()),
             }
         }
-        let containerd = SocketPath::new(Path::new(UPSTREAM)).map_err(|error| error.to_string());
+        let containerd = SocketPath::new(Path::new(around.containerd.unwrap_or(DEFAULT_CONTAINERD)))
+            .map_err(|error| error.to_string());
         self.default_from("--upstream", containerd)
     }
 

@@ -9,6 +9,7 @@
 //!                                          └─► bypass: removes the drop-in, restarts the kubelet
 //! ```
 
+mod by_hand;
 mod bypass;
 mod checks;
 mod confirm;
@@ -58,8 +59,15 @@ use crate::local_kubelet::ConfigurationError;
 #[derive(Debug, thiserror::Error)]
 pub enum InstallError {
     /// The node has no kubelet that can be switched.
-    #[error("no kubelet was found: neither kubelet.service nor k3s.service is a unit of this node")]
+    #[error(
+        "no kubelet was found: this node has no unit kubelet.service, nor one of k3s, RKE2, MicroK8s or k0s; to switch a \
+         kubelet by hand, run `probeshim install` without --kubelet, and start the kubelet with \
+         --container-runtime-endpoint=unix:///run/probeshim/probeshim.sock"
+    )]
     NoKubelet,
+    /// The kubelet of the node's distribution is switched by hand, in this way.
+    #[error("{0}")]
+    ByHand(String),
     /// The kubelet cannot be switched.
     #[error(transparent)]
     Switch(#[from] SwitchError),

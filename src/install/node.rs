@@ -14,10 +14,11 @@ use crate::socket::SocketPath;
 /// Unit of a kubelet on its own.
 pub(super) const KUBELET_UNIT: &str = "kubelet.service";
 
-/// Units of k3s, which runs a kubelet.
-const K3S_UNITS: [&str; 2] = ["k3s.service", "k3s-agent.service"];
+/// Units of k3s and RKE2, which run a kubelet.
+const K3S_UNITS: [&str; 4] =
+    ["k3s.service", "k3s-agent.service", "rke2-server.service", "rke2-agent.service"];
 
-/// Socket of the containerd that k3s starts.
+/// Socket of the containerd that k3s and RKE2 start.
 const K3S_CONTAINERD: &str = "unix:///run/k3s/containerd/containerd.sock";
 
 /// A kubelet of the node.
@@ -61,15 +62,15 @@ impl NodeKubelet {
                 let switch = KubeletSwitch::K3s { unit: unit.to_owned() };
                 let mut config = KubeletConfig::read(&[], paths)?;
                 K3S_CONTAINERD.clone_into(&mut config.endpoint);
-                "default of k3s".clone_into(&mut config.endpoint_source);
+                config.endpoint_source = format!("default of {}", switch.layout());
                 return Ok(Some(Self { switch, pid: main_pid(manager, unit)?, extra_args: None, config }));
             }
         }
         Ok(None)
     }
 
-    /// Returns whether the running kubelet uses a socket; `None` if that is unknown, as with k3s,
-    /// whose kubelet has no command line of its own.
+    /// Returns whether the running kubelet uses a socket; `None` if that is unknown, as with k3s
+    /// and RKE2, whose kubelet has no command line of its own.
     pub(super) fn uses(&self, socket: &SocketPath) -> Option<bool> {
         if matches!(self.switch, KubeletSwitch::K3s { .. }) || self.pid.is_none() {
             return None;

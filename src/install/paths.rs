@@ -134,9 +134,13 @@ impl Paths {
         name.into()
     }
 
-    /// The configuration file of k3s.
+    /// The configuration file of k3s or RKE2, whose unit has this name.
     #[must_use]
-    pub fn k3s_config() -> &'static Path {
-        Path::new("/etc/rancher/k3s/config.yaml.d/zz-probeshim.yaml")
+    pub fn rancher_config(unit: &str) -> &'static Path {
+        Path::new(if unit.starts_with("rke2") {
+            "/etc/rancher/rke2/config.yaml.d/zz-probeshim.yaml"
+        } else {
+            "/etc/rancher/k3s/config.yaml.d/zz-probeshim.yaml"
+        })
     }
 }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::InstallError;
+use super::by_hand;
 use super::files::has_content;
 use super::finding::Finding;
 use super::kubeconfig::{KubeconfigSetting, service_enforcement};
@@ -90,7 +91,11 @@ impl InstallPlan {
             reload_changed_unit(manager)?;
         }
         let kubelet = if options.kubelet {
-            Some(NodeKubelet::find(paths, manager)?.ok_or(InstallError::NoKubelet)?)
+            let Some(kubelet) = NodeKubelet::find(paths, manager)? else {
+                let by_hand = by_hand::instructions(manager)?;
+                return Err(by_hand.map_or(InstallError::NoKubelet, InstallError::ByHand));
+            };
+            Some(kubelet)
         } else {
             None
         };

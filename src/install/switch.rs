@@ -34,9 +34,9 @@ pub(super) enum KubeletSwitch {
         /// Previous value of `ExecStart=`.
         previous: String,
     },
-    /// k3s runs the kubelet. A configuration file passes the endpoint on.
+    /// k3s or RKE2 runs the kubelet. A configuration file passes the endpoint on.
     K3s {
-        /// Unit of k3s.
+        /// Unit of k3s or RKE2.
         unit: String,
     },
 }
@@ -102,6 +102,7 @@ impl KubeletSwitch {
         match self {
             Self::ExtraArgs { .. } => "kubelet with $KUBELET_EXTRA_ARGS, as of kubeadm",
             Self::ExecStart { .. } => "kubelet with its flags in ExecStart=",
+            Self::K3s { unit } if unit.starts_with("rke2") => "RKE2",
             Self::K3s { .. } => "k3s",
         }
     }
@@ -151,8 +152,8 @@ impl KubeletSwitch {
             Self::ExecStart { unit, previous } => {
                 vec![drop_in(unit, format!("ExecStart=\nExecStart={previous} {flag}\n"))]
             }
-            Self::K3s { .. } => vec![InstalledFile {
-                path: Paths::k3s_config().to_owned(),
+            Self::K3s { unit } => vec![InstalledFile {
+                path: Paths::rancher_config(unit).to_owned(),
                 text: format!(
                     "# Written by `probeshim install --kubelet`; `probeshim uninstall` removes it.\nkubelet-arg+:\n\
                      - container-runtime-endpoint={listen}\n"
@@ -165,7 +166,7 @@ impl KubeletSwitch {
     pub(super) fn effective_file(&self) -> PathBuf {
         match self {
             Self::ExtraArgs { unit, .. } | Self::ExecStart { unit, .. } => Paths::kubelet_drop_in(unit),
-            Self::K3s { .. } => Paths::k3s_config().to_owned(),
+            Self::K3s { unit } => Paths::rancher_config(unit).to_owned(),
         }
     }
 }
@@ -275,5 +276,9 @@ mod tests {
         let value: serde_json::Value = serde_saphyr::from_str(text).unwrap();
         let arguments = ["container-runtime-endpoint=unix:///run/probeshim/probeshim.sock"];
         assert_eq!(value, serde_json::json!({"kubelet-arg+": arguments}));
+        let rke2 = KubeletSwitch::K3s { unit: "rke2-agent.service".to_owned() };
+        let [(path, of_rke2)] = &texts(&rke2)[..] else { panic!("{rke2:?} has other files") };
+        assert_eq!(path, "/etc/rancher/rke2/config.yaml.d/zz-probeshim.yaml");
+        assert_eq!((of_rke2, rke2.layout()), (text, "RKE2"));
     }
 }

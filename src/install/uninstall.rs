@@ -241,7 +241,8 @@ impl Uninstaller<'_> {
 /// refers.
 fn kubelet_files(recorded: Option<&str>) -> Vec<PathBuf> {
     let unit = recorded.unwrap_or(KUBELET_UNIT);
-    let effective = [Paths::k3s_config().to_owned(), Paths::kubelet_drop_in(unit)];
+    let [k3s, rke2] = ["k3s", "rke2"].map(|unit| Paths::rancher_config(unit).to_owned());
+    let effective = [k3s, rke2, Paths::kubelet_drop_in(unit)];
     // The bypass may have been interrupted before the restart of the kubelet.
     let reverted = effective.clone().map(|file| Paths::reverted(&file));
     effective.into_iter().chain(reverted).chain([Paths::kubelet_environment(unit)]).collect()

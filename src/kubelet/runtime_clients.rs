@@ -17,8 +17,8 @@ use crate::cri::v1::{
     ListPodSandboxRequest, PodSandboxFilter, PodSandboxMetadata, PodSandboxStatusRequest, VersionRequest,
 };
 use crate::cri::{
-    MeteredChannel, MeteredRuntimeClient, RUNTIME_REQUEST_TIMEOUT, RawClient, ignore_not_found, image_client,
-    runtime_client, with_timeout,
+    MeteredChannel, MeteredRuntimeClient, PROCRUN_RUNTIME_NAME, RUNTIME_REQUEST_TIMEOUT, RawClient,
+    ignore_not_found, image_client, runtime_client, with_timeout,
 };
 use crate::manifest::pod::{Pod, PodOrigin, identity};
 use crate::socket::SocketPath;
@@ -84,6 +84,12 @@ impl RuntimeClients {
             Ok::<_, Status>(version.runtime_name)
         };
         self.name.get_or_try_init(fetch).await.map(String::as_str)
+    }
+
+    /// Returns whether the runtime pulls images from a registry. The images of procrun are only
+    /// names. A runtime that does not respond may have one.
+    pub(super) async fn has_registry(&self) -> bool {
+        !self.name().await.is_ok_and(|name| name == PROCRUN_RUNTIME_NAME)
     }
 
     /// Returns the status of a pod, and the states of its sandboxes and containers.

@@ -349,7 +349,9 @@ async fn a_changed_object_wakes_the_pods_that_refer_to_it() {
     };
     let (changed, other) = (with("one", "changed"), with("two", "other"));
     let map = |name: &str, value: &str| {
-        format!("{{kind: ConfigMap, metadata: {{name: {name}, namespace: test}}, data: {{key: {value}}}}}")
+        format!(
+            "{{apiVersion: v1, kind: ConfigMap, metadata: {{name: {name}, namespace: test}}, data: {{key: {value}}}}}"
+        )
     };
     let objects =
         |value: &str| pod_set(&[map("changed", value), map("other", "x")].join("\n---\n")).unwrap().objects;

@@ -6,6 +6,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 
 use crate::manifest::ignored_fields;
+use crate::manifest::misplaced;
 use crate::manifest::validation::NON_NEGATIVE;
 use crate::suggest::most_similar;
 use serde_json::{Map, Value};
@@ -19,8 +20,19 @@ const MAX_LISTED_FIELDS: usize = 5;
 pub(crate) struct Violation {
     path: String,
     pub(crate) message: String,
-    /// Whether the value is valid in Kubernetes, but probeshim does not support it.
-    pub(crate) is_unsupported: bool,
+    pub(crate) severity: Severity,
+}
+
+/// Effect of a violation on its document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Severity {
+    /// The value is invalid.
+    Invalid,
+    /// The value is valid in Kubernetes, but probeshim does not support it.
+    Unsupported,
+    /// The value is valid, and the author should know something about it: this, which is shown once
+    /// for all values, or, if it is empty, what the message says.
+    Remark(&'static str),
 }
 
 /// A value in a document, with its path.
@@ -175,22 +187,23 @@ impl<'a> Cursor<'a> {
         self.read(number.and_then(|number| T::try_from(number).ok()), reason, problems)
     }
 
-    /// Reports an unknown field of this object, and suggests the most similar known field. Without
-    /// a similar field, reports the known fields, if they are few. If the level is lenient, names
-    /// the field once in the log.
+    /// Reports an unknown field of this object, and says where it belongs, or suggests the most
+    /// similar known field. Without a similar field, reports the known fields, if they are few. If
+    /// the level is lenient, names the field once in the log.
     pub(crate) fn unknown_field(&self, name: &str, known: &[&str], problems: &mut Vec<Violation>) {
         if self.is_lenient() {
             ignored_fields::log_once(&self.path_of(name));
             return;
         }
         let path = self.path_of(name);
-        let hint = match most_similar(name, known.iter().copied()) {
-            Some(similar) => format!(", did you mean {similar:?}?"),
-            None if known.len() <= MAX_LISTED_FIELDS => format!(": known fields: {}", quoted(known)),
-            None => String::new(),
+        let hint = match (misplaced::place_of(name), most_similar(name, known.iter().copied())) {
+            (Some(place), _) => format!("; {place}"),
+            (None, Some(similar)) => format!(", did you mean {similar:?}?"),
+            (None, None) if known.len() <= MAX_LISTED_FIELDS => format!(": known fields: {}", quoted(known)),
+            (None, None) => String::new(),
         };
         let message = format!("unknown field {path:?}{hint}");
-        problems.push(Violation { path, message, is_unsupported: false });
+        problems.push(Violation { path, message, severity: Severity::Invalid });
     }
 
     /// Reports that a required field of this object is missing. An empty `detail` is omitted.
@@ -248,15 +261,20 @@ impl<'a> Cursor<'a> {
 
     /// Reports a value that is valid in Kubernetes, but that probeshim does not support.
     pub(crate) fn unsupported(&self, detail: &str, problems: &mut Vec<Violation>) {
-        let is_scalar = !self.value.is_object() && !self.value.is_array();
-        let value = if is_scalar { self.shown() } else { String::new() };
+        let value = self.shown_scalar();
         let violation = Violation::new(self.path.clone(), &["Unsupported by probeshim", &value, detail]);
-        problems.push(Violation { is_unsupported: true, ..violation });
+        problems.push(Violation { severity: Severity::Unsupported, ..violation });
     }
 
-    /// Returns a remark about this value, which is valid.
+    /// Returns a remark about this value, which is shown once for all values with the same text.
+    pub(crate) fn repeated_remark(&self, text: &'static str) -> Violation {
+        Violation { severity: Severity::Remark(text), ..self.remark("") }
+    }
+
+    /// Returns a remark about this value, which is valid. A list or object is not described.
     pub(crate) fn remark(&self, text: &str) -> Violation {
-        Violation::new(self.path.clone(), &[&self.shown(), text])
+        let severity = Severity::Remark("");
+        Violation { severity, ..Violation::new(self.path.clone(), &[&self.shown_scalar(), text]) }
     }
 
     /// Returns whether an error was reported for exactly this path.
@@ -269,6 +287,12 @@ impl<'a> Cursor<'a> {
             self.error(reason, problems);
         }
         value
+    }
+
+    /// Returns a scalar as written; an empty text for a list or object.
+    fn shown_scalar(&self) -> String {
+        let is_scalar = !self.value.is_object() && !self.value.is_array();
+        if is_scalar { self.shown() } else { String::new() }
     }
 
     /// Returns a scalar as written, and a description of a list or object, because a whole object
@@ -308,7 +332,25 @@ impl Violation {
     fn new(path: String, parts: &[&str]) -> Self {
         let parts = [path.trim_end_matches(": ")].into_iter().chain(parts.iter().copied());
         let message = parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(": ");
-        Self { path, message, is_unsupported: false }
+        Self { path, message, severity: Severity::Invalid }
+    }
+
+    /// Returns the message, with the text of a remark that is shown once for several values.
+    #[cfg(test)]
+    pub(crate) fn text(&self) -> String {
+        match self.severity {
+            Severity::Remark(text) => format!("{}{text}", self.message),
+            Severity::Invalid | Severity::Unsupported => self.message.clone(),
+        }
+    }
+
+    /// Returns whether the document cannot be used because of it.
+    pub(crate) fn is_error(&self, ignore_unsupported: bool) -> bool {
+        match self.severity {
+            Severity::Invalid => true,
+            Severity::Unsupported => !ignore_unsupported,
+            Severity::Remark(_) => false,
+        }
     }
 }
 

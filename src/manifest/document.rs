@@ -7,17 +7,14 @@ use serde_json::Value;
 
 use crate::manifest::config_object::ConfigObject;
 use crate::manifest::cursor::{Cursor, Level, Violation};
+use crate::manifest::object_identity::{DEFAULT_NAMESPACE, custom_group, owner};
 use crate::manifest::pod::Pod;
 use crate::manifest::pod_spec::PodSpec;
 use crate::manifest::reader::fields::check_api_version;
 use crate::manifest::reader::{config_object, pod, spec, workload};
 use crate::manifest::source::Source;
-use crate::manifest::validation::{DNS_LABEL, DNS_SUBDOMAIN, is_dns_label, is_dns_subdomain};
 use crate::manifest::workload::{Workload, WorkloadKind};
 use crate::manifest::workload_spec::WorkloadSpec;
-
-/// Namespace of objects that name none.
-pub(super) const DEFAULT_NAMESPACE: &str = "default";
 
 /// Fields of a pod with containers that have commands and probes.
 pub(super) const CONTAINER_FIELDS: [&str; 2] = ["initContainers", "containers"];
@@ -53,8 +50,20 @@ pub(crate) enum DocumentKind {
     /// Kind, namespace and name of a ConfigMap, Secret or RuntimeClass for which errors were
     /// reported.
     InvalidConfig(&'static str, String, String),
-    /// An object that is ignored. The namespace is empty if the object names none.
-    Ignored { kind: String, namespace: String, name: String },
+    /// An object that is ignored.
+    Ignored(IgnoredObject),
+}
+
+/// An object that is ignored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct IgnoredObject {
+    /// `KIND`, or `KIND.GROUP` if the group has a dot, as those of custom resources have.
+    pub(crate) kind: String,
+    /// Namespace; empty if the object names none.
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    /// Whether the object has a pod template, so that its controller creates pods.
+    pub(crate) has_template: bool,
 }
 
 /// Options for reading documents.
@@ -107,7 +116,7 @@ impl Document {
             DocumentKind::Workload { kind, namespace, name, .. } => (kind.name(), namespace, name),
             DocumentKind::Config(object) => object.key(),
             DocumentKind::InvalidConfig(kind, namespace, name) => (kind, namespace, name),
-            DocumentKind::Ignored { kind, namespace, name } => (kind, namespace, name),
+            DocumentKind::Ignored(IgnoredObject { kind, namespace, name, .. }) => (kind, namespace, name),
         }
     }
 
@@ -149,6 +158,7 @@ pub(crate) fn read(
             Object::Other(kind, node)
                 if options.purpose != Purpose::Probe && config_object::KINDS.contains(&kind.as_str()) =>
             {
+                check_is_versioned(&node, problems);
                 match config_object::read(&kind, &node, problems) {
                     Some(object) => Some(DocumentKind::Config(object)),
                     None => config_object::key(&kind, &node)
@@ -158,7 +168,8 @@ pub(crate) fn read(
             Object::Other(kind, node) => {
                 let text = |field| node.at(&["metadata", field])?.value().as_str().map(str::to_owned);
                 let [namespace, name] = ["namespace", "name"].map(|field| text(field).unwrap_or_default());
-                Some(DocumentKind::Ignored { kind, namespace, name })
+                let has_template = node.at(&["spec", "template", "spec", "containers"]).is_some();
+                Some(DocumentKind::Ignored(IgnoredObject { kind, namespace, name, has_template }))
             }
         };
         documents.extend(kind.map(|kind| Document { at: at.to_owned(), kind }));
@@ -205,15 +216,19 @@ fn read_pods(
     let mut found = Vec::new();
     template.object(problems)?;
     let kind = owner.as_ref().map(|owner| owner.kind);
+    check_is_versioned(node, &mut found);
+    if let Some(kind) = kind {
+        check_is_served(kind, node, &mut found);
+    }
     pod::check_template(kind, template, &mut found);
     let (namespace, name) = owner.map(|owner| (owner.namespace, owner.name)).unwrap_or_default();
     let scale = kind.map(|kind| workload::scale(kind, node, &mut found));
-    let pod = pod::read(template, &namespace, &name, &mut found);
+    let claims = workload::claim_templates(kind, node);
+    let pod = pod::read(template, [&namespace, &name], &claims, &mut found);
     if options.needs_commands {
         check_commands(template, &mut found);
     }
-    let is_ignored = |problem: &Violation| problem.is_unsupported && options.ignore_unsupported;
-    let pod = pod.filter(|_| found.iter().all(is_ignored));
+    let pod = pod.filter(|_| !found.iter().any(|problem| problem.is_error(options.ignore_unsupported)));
     problems.append(&mut found);
     Some(match kind? {
         WorkloadKind::Pod => DocumentKind::Pod { namespace, name, pod: pod.map(Arc::new) },
@@ -231,6 +246,26 @@ fn read_pods(
             DocumentKind::Workload { kind, namespace, name, spec: spec.map(Arc::new) }
         }
     })
+}
+
+/// Reports an object without an API version. An item of a typed list has none.
+fn check_is_versioned(node: &Cursor<'_>, problems: &mut Vec<Violation>) {
+    if node.field("kind").is_some() && node.field("apiVersion").is_none() {
+        node.missing("apiVersion", "for example v1 or apps/v1", problems);
+    }
+}
+
+/// Reports a version of an API that Kubernetes had, and that 1.36 no longer serves.
+fn check_is_served(kind: WorkloadKind, node: &Cursor<'_>, problems: &mut Vec<Violation>) {
+    let Some(at) = node.field("apiVersion") else { return };
+    let Some(version) = at.value().as_str().filter(|_| !at.has_error(problems)) else { return };
+    if version != kind.version() {
+        let (kind, served) = (kind.name(), kind.version());
+        at.error(
+            format!("no matches for kind {kind:?} in version {version:?}; Kubernetes 1.36 has {served:?}"),
+            problems,
+        );
+    }
 }
 
 /// Reports each container without a command.
@@ -286,11 +321,15 @@ pub(super) fn list_items<F>(
         }
         return;
     }
+    let kind = match custom_group(&kind, node) {
+        Some(group) => format!("{kind}.{group}"),
+        None => kind,
+    };
     let Some(maker) = WorkloadKind::named(&kind) else {
         return take(Object::Other(kind, node.clone()), problems);
     };
     let before = problems.len();
-    check_api_version(node, maker.versions(), problems);
+    check_api_version(node, maker.known_versions(), maker.version(), problems);
     let owner = owner(node, maker, problems);
     let path: &[&str] = match maker {
         WorkloadKind::Pod => &[],
@@ -318,27 +357,6 @@ fn item_path<'a>(item: Cursor<'a>, kind: Option<&str>) -> Cursor<'a> {
         }
         None => item,
     }
-}
-
-fn owner(node: &Cursor<'_>, kind: WorkloadKind, problems: &mut Vec<Violation>) -> Option<Workload> {
-    let Some(named) = node.at(&["metadata", "name"]) else {
-        node.missing("metadata.name", "", problems);
-        return None;
-    };
-    let name = named.text(problems)?;
-    if !is_dns_subdomain(&name) {
-        named.error(DNS_SUBDOMAIN, problems);
-    }
-    let mut text = |path: &[&str]| node.at(path).and_then(|node| node.text(problems));
-    let namespace = text(&["metadata", "namespace"]);
-    let is_wrong = namespace.as_deref().is_some_and(|namespace| !is_dns_label(namespace));
-    if let Some(at) = node.at(&["metadata", "namespace"]).filter(|_| is_wrong) {
-        at.error(DNS_LABEL, problems);
-    }
-    let namespace = namespace.unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned());
-    let mut text = |path: &[&str]| node.at(path).and_then(|node| node.text(problems));
-    let uid = text(&["metadata", "uid"]).filter(|_| kind == WorkloadKind::Pod);
-    Some(Workload { kind, name, namespace, uid, labels: BTreeMap::new() })
 }
 
 fn labels(pod: &Cursor<'_>, problems: &mut Vec<Violation>) -> BTreeMap<String, String> {

@@ -1,5 +1,6 @@
 //! Lines of the fields of a document. They are computed only if there are errors, which name them.
 
+use std::collections::HashMap;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
@@ -43,7 +44,8 @@ impl FieldLines {
     fn child<'a>(&self, path: &'a str) -> Option<(&Self, &'a str)> {
         match &self.children {
             Children::Fields(fields) => {
-                let named = fields.iter().filter_map(|(name, field)| {
+                // The last of equal names counts.
+                let named = fields.iter().rev().filter_map(|(name, field)| {
                     let rest = path.strip_prefix(name.as_str())?;
                     let is_whole = rest.is_empty() || rest.starts_with(['.', '[']);
                     is_whole.then(|| (field, rest.strip_prefix('.').unwrap_or(rest)))
@@ -56,6 +58,34 @@ impl FieldLines {
                 Some((item, rest.strip_prefix('.').unwrap_or(rest)))
             }
             Children::None => None,
+        }
+    }
+
+    /// Returns the path of each field whose name its object has before, with the lines of both.
+    pub(crate) fn duplicate_keys(&self) -> Vec<(String, [u64; 2])> {
+        let mut duplicates = Vec::new();
+        self.add_duplicate_keys("", &mut duplicates);
+        duplicates
+    }
+
+    fn add_duplicate_keys(&self, path: &str, duplicates: &mut Vec<(String, [u64; 2])>) {
+        match &self.children {
+            Children::Fields(fields) => {
+                let mut lines = HashMap::new();
+                for (name, field) in fields {
+                    let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+                    if let Some(earlier) = lines.insert(name, field.line) {
+                        duplicates.push((path.clone(), [field.line, earlier]));
+                    }
+                    field.add_duplicate_keys(&path, duplicates);
+                }
+            }
+            Children::Items(items) => {
+                for (place, item) in items.iter().enumerate() {
+                    item.add_duplicate_keys(&format!("{path}[{place}]"), duplicates);
+                }
+            }
+            Children::None => {}
         }
     }
 

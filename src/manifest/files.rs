@@ -1,58 +1,21 @@
 //! Manifests in files and directories.
 
-use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
-use serde_saphyr::Spanned;
-
-use crate::manifest::cursor::Violation;
-use crate::manifest::document::{self, Document, DocumentKind, Manifest, Purpose, ReadOptions};
-use crate::manifest::field_lines::FieldLines;
+use crate::manifest::document::{Document, DocumentKind, Manifest, ReadOptions};
+use crate::manifest::file_contents::{FileContents, FileError, read_text};
 use crate::manifest::index::Manifests;
 use crate::manifest::remarks;
 use crate::manifest::source::Source;
-use crate::manifest::stdin::{is_stdin, shown_path};
-use crate::manifest::yaml_error::syntax_error;
+use crate::manifest::stdin::is_stdin;
 use crate::regular_file::{MAX_YAML_BYTES, read_named_to_string, read_stdin_to_string, read_to_string};
 
 /// Extensions of manifest files. Other files of a directory are skipped.
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
-
-/// Reason why the manifests of a file cannot be used.
-#[derive(Debug, thiserror::Error)]
-enum FileError {
-    /// The file or directory cannot be read.
-    #[error("{}: {source}", shown_path(.path))]
-    Unreadable {
-        /// Path of the file or directory.
-        path: PathBuf,
-        /// The error of the operating system.
-        source: io::Error,
-    },
-    /// The file is neither YAML nor JSON.
-    #[error("{at}: {reason}")]
-    Malformed {
-        /// The file, with the line if it is known.
-        at: String,
-        /// Error of the parser.
-        reason: String,
-    },
-    /// A field has an invalid value or must not be present.
-    #[error("{}:{line}: {reason}", shown_path(.path))]
-    Wrong {
-        /// The file.
-        path: PathBuf,
-        /// Line of the field.
-        line: u64,
-        /// Error, with the path of the field.
-        reason: String,
-    },
-}
 
 /// Files and directories with manifests, and their content when they were last read.
 #[derive(Clone, Debug, Default)]
@@ -73,15 +36,6 @@ struct CachedFile {
     problems: Vec<String>,
     warnings: Vec<String>,
     remarks: Vec<String>,
-}
-
-/// Content of a file, with its errors and warnings.
-#[derive(Default)]
-struct FileContents {
-    documents: Vec<Document>,
-    errors: Vec<FileError>,
-    warnings: Vec<FileError>,
-    remarks: Vec<FileError>,
 }
 
 /// Reads the text of a file up to a length limit in bytes.
@@ -216,7 +170,7 @@ impl Files {
     }
 
     /// Returns what is valid in the documents, but probably a mistake, and the objects that are
-    /// ignored. [`Purpose::Probe`] does not look for mistakes.
+    /// ignored. `Purpose::Probe` does not look for mistakes.
     pub(crate) fn remarks(&self) -> Vec<String> {
         let ignored = remarks::ignored_objects(self.documents());
         unique(self.known.values().flat_map(|known| &known.remarks).chain(&ignored))
@@ -264,22 +218,17 @@ fn with_earlier(now: Vec<Document>, earlier: &[Document]) -> Vec<Document> {
     now.into_iter().chain(others).collect()
 }
 
-impl FileContents {
-    fn from_error(error: FileError) -> Self {
-        Self { errors: vec![error], ..Self::default() }
-    }
-}
-
 impl CachedFile {
     /// Creates a file with its contents, and `known`, its earlier contents.
     fn new(mark: FileStamp, contents: FileContents, known: Option<&Self>) -> Self {
-        let FileContents { documents, errors, warnings, remarks } = contents;
+        let FileContents { documents, errors, warnings, remarks, repeated } = contents;
         let documents = match known {
             Some(known) if !errors.is_empty() => with_earlier(documents, &known.documents),
             _ => documents,
         };
-        let [problems, warnings, remarks] =
-            [errors, warnings, remarks].map(|all| all.iter().map(ToString::to_string).collect());
+        let texts = |all: Vec<FileError>| all.iter().map(ToString::to_string).collect();
+        let [problems, warnings, mut remarks]: [Vec<String>; 3] = [errors, warnings, remarks].map(texts);
+        remarks.extend(repeated.iter().map(ToString::to_string));
         Self { mark, documents, problems, warnings, remarks }
     }
 }
@@ -310,16 +259,27 @@ fn files(path: &Path, source: Source) -> io::Result<Vec<PathBuf>> {
     if is_stdin(path) || !fs::metadata(path)?.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
+    let mut files = visible_files(path)?;
+    files.retain(|file| has_known_extension(file) || source == Source::StaticPods);
+    Ok(files)
+}
+
+/// Returns the files of a directory that are not manifests because of their names.
+pub(crate) fn skipped_files(directory: &Path) -> Vec<PathBuf> {
+    let mut files = visible_files(directory).unwrap_or_default();
+    files.retain(|file| !has_known_extension(file));
+    files
+}
+
+/// Returns the files of a directory whose names do not begin with a dot, in the order of their
+/// names.
+fn visible_files(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
-    for entry in fs::read_dir(path)? {
+    for entry in fs::read_dir(directory)? {
         let file = entry?.path();
-        let name = file.file_name().unwrap_or_default().to_string_lossy();
-        let is_manifest =
-            file.extension().is_some_and(|ending| EXTENSIONS.iter().any(|known| ending == *known))
-                || source == Source::StaticPods;
+        let is_hidden = file.file_name().unwrap_or_default().to_string_lossy().starts_with('.');
         // A file without metadata is reported when it is read.
-        let may_be_file = || fs::metadata(&file).map_or(true, |found| found.is_file());
-        if is_manifest && !name.starts_with('.') && may_be_file() {
+        if !is_hidden && fs::metadata(&file).map_or(true, |found| found.is_file()) {
             files.push(file);
         }
     }
@@ -327,16 +287,8 @@ fn files(path: &Path, source: Source) -> io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Returns options for the parser. Their limits are high enough for all manifests of a node in one
-/// file.
-fn options() -> serde_saphyr::Options {
-    let budget = serde_saphyr::budget! {
-        max_documents: 100_000,
-        max_nodes: 25_000_000,
-        max_events: 100_000_000,
-    };
-    // File modes are commonly written as octal numbers.
-    serde_saphyr::options! { budget: budget, legacy_octal_numbers: true }
+fn has_known_extension(file: &Path) -> bool {
+    file.extension().is_some_and(|ending| EXTENSIONS.iter().any(|known| ending == *known))
 }
 
 fn read_file(path: &Path, reader: DocumentReader, options: ReadOptions) -> FileContents {
@@ -344,48 +296,4 @@ fn read_file(path: &Path, reader: DocumentReader, options: ReadOptions) -> FileC
         Ok(text) => read_text(path, &text, options),
         Err(source) => FileContents::from_error(FileError::Unreadable { path: path.to_owned(), source }),
     }
-}
-
-/// Parses the documents of a text, except those without content, and reads their objects.
-fn read_text(path: &Path, text: &str, options: ReadOptions) -> FileContents {
-    match serde_saphyr::from_multiple_with_options(text, self::options()) {
-        Ok(documents) => read_documents(path, text, &documents, options),
-        Err(error) => {
-            let (at, reason) = syntax_error(path, text, &error);
-            FileContents::from_error(FileError::Malformed { at, reason })
-        }
-    }
-}
-
-/// Reads the objects of documents. Errors are in the order of their lines.
-fn read_documents(
-    path: &Path,
-    text: &str,
-    documents: &[Spanned<Value>],
-    options: ReadOptions,
-) -> FileContents {
-    let mut read = FileContents::default();
-    let lines = LazyCell::new(|| FieldLines::from_text(text, self::options()));
-    for (place, document) in documents.iter().enumerate() {
-        let (mut problems, first_line) = (Vec::new(), document.defined.line());
-        let at = format!("{}:{first_line}", shown_path(path));
-        read.documents.extend(document::read(&document.value, options, &at, &mut problems));
-        let remarks = match options.purpose {
-            Purpose::Check | Purpose::Run => remarks::remarks(&document.value, options),
-            Purpose::Probe => Vec::new(),
-        };
-        let located = |problem: &Violation| {
-            let line = lines.get(place).map_or(first_line, |document| document.line(problem.path()));
-            let reason = problem.to_string();
-            (line, problem.is_unsupported, FileError::Wrong { path: path.to_owned(), line, reason })
-        };
-        let mut problems: Vec<_> = problems.iter().map(located).collect();
-        problems.sort_by_key(|(line, ..)| *line);
-        for (_, is_unsupported, error) in problems {
-            let is_left_out = is_unsupported && options.ignore_unsupported;
-            if is_left_out { &mut read.warnings } else { &mut read.errors }.push(error);
-        }
-        read.remarks.extend(remarks.iter().map(|remark| located(remark).2));
-    }
-    read
 }

@@ -49,7 +49,9 @@ impl FromIterator<Manifest> for Manifests {
         for (place, Manifest { owner, .. }) in all.iter().enumerate() {
             let namespace = by_namespace.entry(owner.namespace.clone()).or_default();
             match owner.kind {
-                WorkloadKind::Pod => namespace.pods.entry(owner.name.clone()).or_default().push(place),
+                WorkloadKind::Pod if !owner.is_generated => {
+                    namespace.pods.entry(owner.name.clone()).or_default().push(place);
+                }
                 _ => namespace.others.push(place),
             }
         }

@@ -6,8 +6,10 @@ use serde_json::Value;
 
 use crate::manifest::cursor::{Cursor, Violation};
 use crate::manifest::document::{
-    CONTAINER_FIELDS, DEFAULT_NAMESPACE, Document, DocumentKind, Object, ReadOptions, list_items, root,
+    CONTAINER_FIELDS, Document, DocumentKind, IgnoredObject, Object, Purpose, ReadOptions, list_items, root,
 };
+use crate::manifest::object_identity::DEFAULT_NAMESPACE;
+use crate::manifest::probe_hints;
 use crate::manifest::reader::config_object::KINDS;
 use crate::manifest::source::Source;
 use crate::manifest::workload::WorkloadKind;
@@ -29,6 +31,9 @@ const HOOK_PORTS: [[&str; 4]; 2] =
 /// have no namespace.
 const SERVICE: &str = "Service";
 
+/// Remark about services.
+const NO_SERVICES: &str = "there is no service network; `probeshim pods -o wide` shows the addresses of pods";
+
 /// Maximum difference of lengths between an ignored kind and the kind that is suggested for it. The
 /// names of some kinds begin with the name of another one.
 const MAX_LENGTH_DIFFERENCE: usize = 3;
@@ -45,33 +50,84 @@ pub(super) fn remarks(document: &Value, options: ReadOptions) -> Vec<Violation> 
         if let Object::Workload { template, .. } = object {
             remarks.extend(unknown_ports(&template));
             remarks.extend(grpc_modes(&template));
+            if options.purpose == Purpose::Check {
+                remarks.extend(probe_hints::hints(&template));
+            }
         }
     });
     remarks
 }
 
-/// Returns a remark for each kind of ignored objects, with the first object of the kind.
+/// Returns the remarks about ignored objects: one for each kind that probably is misspelt, or whose
+/// objects create pods, and one with the numbers of all others.
 pub(super) fn ignored_objects<'a>(documents: impl Iterator<Item = &'a Document>) -> Vec<String> {
-    let mut kinds: BTreeMap<&str, (String, usize)> = BTreeMap::new();
+    let mut kinds: BTreeMap<&str, IgnoredKind<'_>> = BTreeMap::new();
     for document in documents {
-        let DocumentKind::Ignored { kind, namespace, name } = &document.kind else { continue };
-        let first = || format!("{}: {}", document.at, described(kind, namespace, name));
-        kinds.entry(kind).or_insert_with(|| (first(), 0)).1 += 1;
+        let DocumentKind::Ignored(object) = &document.kind else { continue };
+        kinds
+            .entry(&object.kind)
+            .or_insert_with(|| IgnoredKind { first: (document, object), count: 0 })
+            .count += 1;
     }
-    let remark = |(kind, (first, count)): (&str, (String, usize))| {
-        let subject = match count {
+    let is_special =
+        |kind: &&IgnoredKind<'_>| kind.first.1.has_template || !similar_kind(&kind.first.1.kind).is_empty();
+    let mut remarks: Vec<String> = kinds.values().filter(is_special).map(IgnoredKind::remark).collect();
+    let others: Vec<&IgnoredKind<'_>> = kinds.values().filter(|kind| !is_special(kind)).collect();
+    remarks.extend(match others.as_slice() {
+        [] => None,
+        [one] => Some(one.remark()),
+        several => Some(several_ignored(several)),
+    });
+    remarks
+}
+
+/// The ignored objects of a kind.
+struct IgnoredKind<'a> {
+    first: (&'a Document, &'a IgnoredObject),
+    count: usize,
+}
+
+impl IgnoredKind<'_> {
+    fn remark(&self) -> String {
+        let (document, object) = self.first;
+        let first = format!("{}: {}", document.at, described(object));
+        let subject = match self.count {
             1 => format!("{first} is"),
             count => format!("{first} and {} more are", count - 1),
         };
-        format!("{subject} ignored: {}", ignore_reason(kind))
-    };
-    kinds.into_iter().map(remark).collect()
+        if object.has_template {
+            return format!("{subject} left out: the kind creates pods, and is not supported");
+        }
+        format!("{subject} ignored: {}", ignore_reason(&object.kind))
+    }
+}
+
+/// Returns the remark about objects of several kinds, the most frequent kind first.
+fn several_ignored(kinds: &[&IgnoredKind<'_>]) -> String {
+    let mut counts: Vec<(usize, &str)> =
+        kinds.iter().map(|kind| (kind.count, short_kind(&kind.first.1.kind))).collect();
+    counts.sort_by(|(one, a), (other, b)| other.cmp(one).then(a.cmp(b)));
+    let total: usize = counts.iter().map(|(count, _)| count).sum();
+    let counts: Vec<String> = counts.iter().map(|(count, kind)| format!("{count} {kind}")).collect();
+    let first = kinds.iter().map(|kind| &kind.first.0.at).next().map_or("", String::as_str);
+    let service = kinds.iter().any(|kind| kind.first.1.kind == SERVICE);
+    let service = if service { format!("; {NO_SERVICES}") } else { String::new() };
+    format!(
+        "{first}: {total} objects are ignored, because they define no pods: {}{service}",
+        counts.join(", ")
+    )
+}
+
+/// Returns a kind without its group.
+fn short_kind(kind: &str) -> &str {
+    kind.split('.').next().unwrap_or(kind)
 }
 
 /// Returns the kind and name of an object, with its namespace if it is known.
-fn described(kind: &str, namespace: &str, name: &str) -> String {
-    match namespace {
-        _ if name.is_empty() => kind.to_owned(),
+fn described(object: &IgnoredObject) -> String {
+    let IgnoredObject { kind, namespace, name, .. } = object;
+    match namespace.as_str() {
+        _ if name.is_empty() => kind.clone(),
         "" if kind == SERVICE => format!("{kind} {DEFAULT_NAMESPACE}/{name}"),
         "" => format!("{kind} {name}"),
         namespace => format!("{kind} {namespace}/{name}"),
@@ -80,9 +136,7 @@ fn described(kind: &str, namespace: &str, name: &str) -> String {
 
 fn ignore_reason(kind: &str) -> String {
     match kind {
-        SERVICE => {
-            "there is no service network; `probeshim pods -o wide` shows the addresses of pods".to_owned()
-        }
+        SERVICE => NO_SERVICES.to_owned(),
         _ => format!("the kind defines no pods{}", similar_kind(kind)),
     }
 }
@@ -174,14 +228,15 @@ mod tests {
     }
 
     #[test]
-    fn the_first_ignored_object_of_each_kind_is_remarked() {
+    fn ignored_objects_are_remarked_with_their_numbers() {
         let document = |line: u32, kind: &str, namespace: &str, name: &str| Document {
             at: format!("web.yaml:{line}"),
-            kind: DocumentKind::Ignored {
+            kind: DocumentKind::Ignored(IgnoredObject {
                 kind: kind.to_owned(),
                 namespace: namespace.to_owned(),
                 name: name.to_owned(),
-            },
+                has_template: kind.starts_with("Rollout"),
+            }),
         };
         let documents = [
             document(1, "Service", "", "web"),
@@ -189,13 +244,18 @@ mod tests {
             document(9, "Service", "shop", "db"),
             document(12, "Namespace", "", "shop"),
             document(15, "Service", "shop", "cache"),
+            document(18, "Rollout.argoproj.io", "shop", "web"),
+            document(21, "Rollout.argoproj.io", "shop", "db"),
         ];
         let expected = [
             "web.yaml:5: Deploymnet shop/web is ignored: the kind defines no pods, did you mean \"Deployment\"?",
-            "web.yaml:12: Namespace shop is ignored: the kind defines no pods",
-            "web.yaml:1: Service default/web and 2 more are ignored: there is no service network; \
-             `probeshim pods -o wide` shows the addresses of pods",
+            "web.yaml:18: Rollout.argoproj.io shop/web and 1 more are left out: the kind creates pods, and is not supported",
+            "web.yaml:12: 4 objects are ignored, because they define no pods: 3 Service, 1 Namespace; there is no \
+             service network; `probeshim pods -o wide` shows the addresses of pods",
         ];
         assert_eq!(ignored_objects(documents.iter()), expected);
+        let expected = "web.yaml:1: Service default/web is ignored: there is no service network; \
+                        `probeshim pods -o wide` shows the addresses of pods";
+        assert_eq!(ignored_objects(documents[..1].iter()), [expected]);
     }
 }

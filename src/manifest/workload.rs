@@ -3,9 +3,18 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use sha2::{Digest as _, Sha256};
+
 /// Maximum length of the prefix to which the API server appends five random characters
 /// (`apiserver/pkg/storage/names/generate.go`: `MaxGeneratedNameLength`).
 pub(super) const MAX_GENERATED_BASE: usize = 58;
+
+/// Length of the random characters at the end of generated names.
+pub(super) const SUFFIX_LEN: usize = 5;
+
+/// Characters of generated names (`apimachinery/pkg/util/rand/rand.go`). Without vowels, they form
+/// no words.
+const NAME_CHARACTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
 /// Kind of a pod or workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,6 +35,8 @@ pub(crate) struct Workload {
     pub(crate) kind: WorkloadKind,
     pub(crate) namespace: String,
     pub(crate) name: String,
+    /// Whether the name begins with the manifest's `generateName`. In a cluster it ends otherwise.
+    pub(crate) is_generated: bool,
     /// Uid of a pod, if the manifest specifies it; `None` for workloads.
     pub(crate) uid: Option<String>,
     /// Labels of the pods.
@@ -62,8 +73,13 @@ impl WorkloadKind {
         }
     }
 
-    /// Returns the API versions that define the kind, the current one first.
-    pub(crate) fn versions(self) -> &'static [&'static str] {
+    /// Returns the API version of the kind that Kubernetes 1.36 serves.
+    pub(crate) fn version(self) -> &'static str {
+        self.known_versions()[0]
+    }
+
+    /// Returns the API versions that define the kind, or did in an earlier version of Kubernetes.
+    pub(crate) fn known_versions(self) -> &'static [&'static str] {
         match self {
             Self::Pod | Self::ReplicationController => &["v1"],
             Self::Deployment | Self::DaemonSet | Self::StatefulSet | Self::ReplicaSet => {
@@ -88,6 +104,17 @@ impl Workload {
 
     /// Returns whether the controller of the workload generates pod names like this one.
     pub(crate) fn owns_name(&self, name: &str) -> bool {
+        if self.is_generated {
+            // The workload, or the pod itself, has other characters at the end of its name.
+            let Some((own, begin)) =
+                name.get(..self.name.len()).zip(self.name.get(..self.name.len() - SUFFIX_LEN))
+            else {
+                return false;
+            };
+            let is_alike = own.strip_prefix(begin).is_some_and(is_name_suffix);
+            return is_alike
+                && Self { name: own.to_owned(), is_generated: false, ..self.clone() }.owns_name(name);
+        }
         let is_random = |part: &str| part.len() == 5 && is_name_suffix(part);
         let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
         let generated = |base: &str| {
@@ -124,6 +151,19 @@ impl Workload {
     }
 }
 
+/// Returns a name that begins with `begin`, and ends with characters that depend on a text, where
+/// an API server has random ones.
+pub(super) fn generate_name(begin: &str, text: &str) -> String {
+    format!("{}{}", begin.get(..MAX_GENERATED_BASE).unwrap_or(begin), encode(text, SUFFIX_LEN))
+}
+
+/// Returns the first characters of a text's hash, as they occur in generated names.
+pub(super) fn encode(text: &str, len: usize) -> String {
+    let digest = Sha256::digest(text);
+    let characters = digest.iter().take(len);
+    characters.map(|byte| char::from(NAME_CHARACTERS[usize::from(*byte) % NAME_CHARACTERS.len()])).collect()
+}
+
 fn is_name_suffix(part: &str) -> bool {
     !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
 }
@@ -156,6 +196,7 @@ mod tests {
                 kind,
                 namespace: String::new(),
                 name: "web".into(),
+                is_generated: false,
                 uid: None,
                 labels: BTreeMap::new(),
             };
@@ -165,10 +206,23 @@ mod tests {
             kind: WorkloadKind::DaemonSet,
             namespace: String::new(),
             name: "n".repeat(60),
+            is_generated: false,
             uid: None,
             labels: BTreeMap::new(),
         };
         assert!(long.owns_name(&format!("{}x2x4z", "n".repeat(58))));
+        let generated =
+            |kind| Workload { kind, name: "web-bcdfg".into(), is_generated: true, ..long.clone() };
+        for (kind, name, is_one) in [
+            (WorkloadKind::Pod, "web-x2x4z", true),
+            (WorkloadKind::Pod, "web-x2x4z-x2x4z", false),
+            (WorkloadKind::Pod, "wep-x2x4z", false),
+            (WorkloadKind::Pod, "web", false),
+            (WorkloadKind::Job, "web-x2x4z-x2x4z", true),
+            (WorkloadKind::Job, "web-x2x4z", false),
+        ] {
+            assert_eq!(generated(kind).owns_name(name), is_one, "{kind:?} {name}");
+        }
         let strange = Workload { name: format!("{}é", "n".repeat(57)), ..long };
         assert!(!strange.owns_name(&format!("{}x2x4z", "n".repeat(58))));
     }

@@ -5,20 +5,12 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use sha2::{Digest as _, Sha256};
 
 use crate::manifest::cursor::{Cursor, Level, Violation};
 use crate::manifest::pod::Pod;
-use crate::manifest::reader::pod;
+use crate::manifest::reader::{pod, workload};
 use crate::manifest::scale::Scale;
-use crate::manifest::workload::{MAX_GENERATED_BASE, WorkloadKind};
-
-/// Characters of generated names (`apimachinery/pkg/util/rand/rand.go`). Without vowels, they form
-/// no words.
-const NAME_CHARACTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
-
-/// Length of the suffix that distinguishes the pods of a workload.
-const SUFFIX_LEN: usize = 5;
+use crate::manifest::workload::{MAX_GENERATED_BASE, SUFFIX_LEN, WorkloadKind, encode};
 
 /// Length of the hash of a template.
 const TEMPLATE_HASH_LEN: usize = 10;
@@ -38,6 +30,8 @@ pub(crate) struct WorkloadSpec {
     pub(crate) scale: Scale,
     /// Service that gives the pods of a `StatefulSet` their host names.
     service: Option<String>,
+    /// Names of the claim templates of a `StatefulSet`.
+    claims: Vec<String>,
     template: Arc<Value>,
     /// Hash of all that the pods depend on, except their number.
     hash: String,
@@ -55,15 +49,15 @@ pub(crate) struct PodSlot {
 }
 
 impl WorkloadSpec {
-    /// Creates a workload. `workload` is its document, and `template` the template in it.
+    /// Creates a workload. `node` is its document, and `template` the template in it.
     pub(crate) fn new(
         kind: WorkloadKind,
         [namespace, name]: [&str; 2],
         scale: Scale,
-        workload: &Cursor<'_>,
+        node: &Cursor<'_>,
         template: &Cursor<'_>,
     ) -> Self {
-        let service = workload.at(&["spec", "serviceName"]).and_then(|at| at.value().as_str());
+        let service = node.at(&["spec", "serviceName"]).and_then(|at| at.value().as_str());
         let service = service.filter(|name| !name.is_empty()).map(str::to_owned);
         let template = json!({"metadata": template.value()["metadata"], "spec": template.value()["spec"]});
         let is_indexed = matches!(&scale, Scale::Job(job) if job.is_indexed);
@@ -74,8 +68,9 @@ impl WorkloadSpec {
             scale,
             hash: encode(&json!([template, service, is_indexed]).to_string(), TEMPLATE_HASH_LEN),
             service,
+            claims: workload::claim_templates(Some(kind), node),
             template: Arc::new(template),
-            level: if workload.is_lenient() { Level::Lenient } else { Level::Strict },
+            level: if node.is_lenient() { Level::Lenient } else { Level::Strict },
         }
     }
 
@@ -179,7 +174,7 @@ impl WorkloadSpec {
         for index in self.scale.indices().next().into_iter().chain(last) {
             self.read_pod(self.free_slot(index, 0, &BTreeSet::new()), &mut problems);
         }
-        problems.retain(|problem| !problem.is_unsupported);
+        problems.retain(|problem| problem.is_error(true));
         problems.dedup();
         problems
     }
@@ -187,7 +182,7 @@ impl WorkloadSpec {
     fn read_pod(&self, slot: PodSlot, problems: &mut Vec<Violation>) -> Option<Pod> {
         let (document, name) = (self.document(slot), self.pod_name(slot));
         let root = Cursor::root("", &document).at_level(self.level);
-        let pod = pod::read(&root, &self.namespace, &name, problems)?;
+        let pod = pod::read(&root, [&self.namespace, &name], &self.claims, problems)?;
         Some(Pod { has_controller: true, ..pod })
     }
 
@@ -282,16 +277,6 @@ fn extend(map: &mut Map<String, Value>, field: &str, entries: &[(&str, String)])
 /// Returns at most `max_len` characters of a name, which is ASCII.
 fn prefix(name: &str, max_len: usize) -> &str {
     name.get(..max_len).unwrap_or(name)
-}
-
-/// Returns the first characters of a text's hash, as they occur in generated names.
-fn encode(text: &str, len: usize) -> String {
-    let digest = Sha256::digest(text);
-    digest
-        .iter()
-        .take(len)
-        .map(|byte| char::from(NAME_CHARACTERS[usize::from(*byte) % NAME_CHARACTERS.len()]))
-        .collect()
 }
 
 #[cfg(test)]

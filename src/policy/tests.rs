@@ -108,7 +108,7 @@ fn manifests() -> Manifests {
         |command: &str, timeout: u32| json!({"exec": {"command": [command]}, "timeoutSeconds": timeout});
     let pod = |name: &str, containers: Value| {
         json!({
-            "kind": "Pod", "metadata": {"name": name, "namespace": "shop"}, "spec": {"containers": containers},
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "shop"}, "spec": {"containers": containers},
         })
     };
     let main = json!({"name": "main", "livenessProbe": exec("alive", 2), "readinessProbe": exec("ready", 2)});

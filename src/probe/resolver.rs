@@ -64,7 +64,10 @@ impl SpecResolver {
     pub fn with_pods(self, pods: impl Iterator<Item = (String, String, String, Arc<PodSpec>)>) -> Self {
         let manifest = |(namespace, name, uid, pod)| {
             let (kind, labels) = (WorkloadKind::Pod, BTreeMap::new());
-            Manifest { owner: Workload { kind, namespace, name, uid: Some(uid), labels }, pod }
+            Manifest {
+                owner: Workload { kind, namespace, name, is_generated: false, uid: Some(uid), labels },
+                pod,
+            }
         };
         self.with_manifests(pods.map(manifest).collect())
     }

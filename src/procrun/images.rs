@@ -15,6 +15,9 @@ const MISSING: &str = "missing.test/";
 /// Prefix of an image's id.
 const DIGEST: &str = "sha256:";
 
+/// User that images name if procrun itself runs as root. Containers run as the user of procrun.
+const OTHER_USER: u32 = 65_534;
+
 /// An image, which consists of a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Image {
@@ -52,10 +55,18 @@ impl Image {
             repo_digests: digests,
             // The kubelet's CRI client (cri-client/pkg/remote_image.go) and crictl reject size 0.
             size: self.name.len() as u64,
+            // A kubelet refuses `runAsNonRoot` for an image without a user.
+            uid: Some(v1::Int64Value { value: user() }),
             spec: Some(v1::ImageSpec { image: self.name.clone(), ..v1::ImageSpec::default() }),
             ..v1::Image::default()
         }
     }
+}
+
+/// Returns the user that images name.
+pub(super) fn user() -> i64 {
+    let user = rustix::process::geteuid();
+    if user.is_root() { OTHER_USER.into() } else { user.as_raw().into() }
 }
 
 impl Images {

@@ -22,7 +22,7 @@ fn exec_syncs_on_containerd_2_0_are_explained() {
 fn exec_syncs_on_crio_have_everything_but_phases() {
     let crio = need!(Crio::start());
     let manifest = json!({
-        "kind": "Pod", "metadata": {"name": "execs", "namespace": "e2e"},
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "execs", "namespace": "e2e"},
         "spec": {"containers": [{
             "name": "main", "livenessProbe": {"exec": {"command": ["sleep", "20"]}, "timeoutSeconds": 1},
         }]},
@@ -60,7 +60,7 @@ fn exec_syncs_of_timed_out_probes_on_crio_count_as_failures() {
         "exec": {"command": ["sleep", "20"]}, "timeoutSeconds": 1, "periodSeconds": 1, "failureThreshold": 1,
     });
     let manifest = json!({
-        "kind": "Pod", "metadata": {"name": "execs", "namespace": "e2e"},
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "execs", "namespace": "e2e"},
         "spec": {"containers": [{"name": "main", "livenessProbe": probe}]},
     });
     let pods = crio.folder().join("pod.json");

@@ -6,6 +6,7 @@
 
 mod critest;
 mod execs;
+mod holds;
 mod kubelet;
 mod life;
 mod survival;

@@ -33,7 +33,7 @@ fn exec_syncs_on_containerd_1_6_are_explained() {
 fn exec_syncs_are_attributed_to_probes_by_manifest_annotation_or_period() {
     let containerd = need!(Containerd::start(Version::V2_2));
     let manifest = json!({
-        "kind": "Pod", "metadata": {"name": "execs", "namespace": "e2e"},
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "execs", "namespace": "e2e"},
         "spec": {"containers": [{
             "name": "main", "env": [{"name": "FILE", "value": "/tmp/x"}],
             "livenessProbe": {"exec": {"command": ["test", "!", "-f", "$(FILE)"]}, "timeoutSeconds": 3},

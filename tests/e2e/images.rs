@@ -19,7 +19,7 @@ const PRIVATE: &str = "registry.test/private:1";
 fn secret(name: &str, auth: &str) -> String {
     let config = format!(r#"{{"auths": {{"registry.test": {{"auth": "{auth}"}}}}}}"#);
     format!(
-        "{{kind: Secret, metadata: {{name: {name}, namespace: e2e}}, type: kubernetes.io/dockerconfigjson, \
+        "{{apiVersion: v1, kind: Secret, metadata: {{name: {name}, namespace: e2e}}, type: kubernetes.io/dockerconfigjson, \
          stringData: {{.dockerconfigjson: '{config}'}}}}"
     )
 }
@@ -27,7 +27,7 @@ fn secret(name: &str, auth: &str) -> String {
 /// Returns a pod with this pull secret and pull policy.
 fn pod(name: &str, secret: &str, image: &str, policy: &str) -> String {
     format!(
-        "{{kind: Pod, metadata: {{name: {name}, namespace: e2e}}, spec: {{terminationGracePeriodSeconds: 1, \
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, namespace: e2e}}, spec: {{terminationGracePeriodSeconds: 1, \
          imagePullSecrets: [{{name: {secret}}}], containers: [{{name: main, image: {image}, \
          imagePullPolicy: {policy}, command: [sh, -c, \"trap 'exit 0' TERM; while true; do sleep 0.1; done\"]}}]}}}}"
     )

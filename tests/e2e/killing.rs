@@ -16,7 +16,7 @@ fn pod(name: &str, command: &Value, more: &Value, grace: u32) -> Value {
     let mut main = json!({"name": "main", "command": command});
     main.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     json!({
-        "kind": "Pod", "metadata": {"name": name, "namespace": "parity"},
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "parity"},
         "spec": {"terminationGracePeriodSeconds": grace, "containers": [main]},
     })
 }

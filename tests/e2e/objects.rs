@@ -13,18 +13,22 @@ use serde_json::Value;
 /// Returns a pod of this name with additional fields of the pod and of its container.
 fn pod(name: &str, of_pod: &str, of_container: &str) -> String {
     format!(
-        "{{kind: Pod, metadata: {{name: {name}, namespace: e2e}}, spec: {{terminationGracePeriodSeconds: 1{of_pod}, \
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, namespace: e2e}}, spec: {{terminationGracePeriodSeconds: 1{of_pod}, \
          containers: [{{name: main, image: {BUSYBOX}, imagePullPolicy: Never, command: [sh, -c, \"trap 'exit 0' TERM; \
          while true; do sleep 0.1; done\"]{of_container}}}]}}}}"
     )
 }
 
 fn config_map(value: &str) -> String {
-    format!("{{kind: ConfigMap, metadata: {{name: settings, namespace: e2e}}, data: {{mode: {value}}}}}")
+    format!(
+        "{{apiVersion: v1, kind: ConfigMap, metadata: {{name: settings, namespace: e2e}}, data: {{mode: {value}}}}}"
+    )
 }
 
 fn secret(value: &str) -> String {
-    format!("{{kind: Secret, metadata: {{name: keys, namespace: e2e}}, stringData: {{token: {value}}}}}")
+    format!(
+        "{{apiVersion: v1, kind: Secret, metadata: {{name: keys, namespace: e2e}}, stringData: {{token: {value}}}}}"
+    )
 }
 
 /// Waits until the container of a pod waits for this reason, and returns the message.
@@ -70,14 +74,18 @@ fn a_pod_waits_for_missing_objects_runs_once_they_exist_and_follows_their_change
     let class = "Failed to create pod sandbox: runtimeclass.node.k8s.io \"plain\" not found";
     told("class", "FailedCreatePodSandBox", class);
     assert!(!crictl.ok(&["pods", "-o", "json"]).contains("\"name\": \"class\""));
-    player.run("odd", "{kind: RuntimeClass, metadata: {name: odd}, handler: odd}");
+    player
+        .run("odd", "{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {name: odd}, handler: odd}");
     player.run("handler", &pod("handler", ", runtimeClassName: odd", ""));
     told("handler", "FailedCreatePodSandBox", "Failed to create pod sandbox: rpc error: code = ");
     player.forget("handler");
 
     player.run("settings", &config_map("fast"));
     player.run("keys", &secret("first"));
-    player.run("plain", "{kind: RuntimeClass, metadata: {name: plain}, handler: runc}");
+    player.run(
+        "plain",
+        "{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {name: plain}, handler: runc}",
+    );
     let id = running(&player, "env");
     assert_eq!(crictl.ok(&["exec", "-s", &id, "sh", "-c", "echo $MODE"]), "fast");
     let files = running(&player, "files");

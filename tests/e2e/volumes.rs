@@ -19,8 +19,9 @@ fn manifest(name: &str) -> String {
     let container = format!("image: {BUSYBOX}, imagePullPolicy: Never");
     format!(
         "
-{{kind: ConfigMap, metadata: {{name: {name}, namespace: e2e}}, data: {{key: of {name}}}}}
+{{apiVersion: v1, kind: ConfigMap, metadata: {{name: {name}, namespace: e2e}}, data: {{key: of {name}}}}}
 ---
+apiVersion: v1
 kind: Pod
 metadata: {{name: {name}, namespace: e2e, uid: uid-of-{name}}}
 spec:

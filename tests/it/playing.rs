@@ -28,7 +28,7 @@ pub(crate) const POLITE: &str = "trap 'exit 0' TERM; while true; do sleep 0.1; d
 /// Returns a pod with one container that runs a script, with additional fields of both.
 pub(crate) fn pod(name: &str, script: &str, of_pod: &str, of_container: &str) -> String {
     format!(
-        "{{kind: Pod, metadata: {{name: {name}, namespace: test}}, spec: {{terminationGracePeriodSeconds: 2{of_pod}, \
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, namespace: test}}, spec: {{terminationGracePeriodSeconds: 2{of_pod}, \
          containers: [{{name: main, image: i, command: [sh, -c, \"{script}\"]{of_container}}}]}}}}\n---\n"
     )
 }
@@ -194,7 +194,7 @@ async fn play_reports_invalid_manifests_before_it_creates_anything() {
     let claim = ", volumes: [{name: v, persistentVolumeClaim: {claimName: c}}]";
     let wrong = pod("a", "true", "", ", imagePullPolicy: Often, livenessProbe: {tcpSocket: {port: 0}}")
         + &pod("b", "true", claim, "")
-        + "{kind: Pod, metadata: {name: c}, spec: {containers: []}}";
+        + "{apiVersion: v1, kind: Pod, metadata: {name: c}, spec: {containers: []}}";
     let answer = played(&place, &wrong, &[]).await;
     let file = place.at("pods.yaml").display().to_string();
     for expected in [
@@ -239,7 +239,10 @@ async fn play_watches_a_directory_and_replaces_a_pod_with_a_changed_manifest() {
     let first = pods(running_one).await;
     folder.write("a.yaml", &pod("a", POLITE, "", ", env: [{name: A, value: b}]"));
     until(|| async { (pods(running_one).await != first).then_some(()) }).await;
-    folder.write("b.yaml", "{kind: Pod, metadata: {name: b}, spec: {containers: [{name: main}]}}");
+    folder.write(
+        "b.yaml",
+        "{apiVersion: v1, kind: Pod, metadata: {name: b}, spec: {containers: [{name: main}]}}",
+    );
     told(&place, "InvalidSpec", "b.yaml:1: spec.containers[0].image: Required value").await;
     folder.remove("a.yaml");
     // The final status can be read for five minutes.
@@ -264,7 +267,10 @@ async fn play_updates_a_pod_with_a_uid_in_place() {
     let manifest = pod("a", POLITE, "", ", envFrom: [{configMapRef: {name: c}}]")
         .replace("{name: a,", "{name: a, uid: mine,");
     folder.write("a.yaml", &manifest);
-    folder.write("c.yaml", "{kind: ConfigMap, metadata: {name: c, namespace: test}, data: {A: b}}");
+    folder.write(
+        "c.yaml",
+        "{apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: test}, data: {A: b}}",
+    );
     let mut running = start(&place, folder.path()).await;
     let restarts = async |count: u64| {
         until_shown(&place, &["status"], |status| {
@@ -281,7 +287,10 @@ async fn play_updates_a_pod_with_a_uid_in_place() {
     folder.remove("c.yaml");
     folder.write("a.yaml", &manifest.replace("image: i,", "image: third,"));
     told(&place, "Failed", "Error: configmap \"c\" not found").await;
-    folder.write("c.yaml", "{kind: ConfigMap, metadata: {name: c, namespace: test}, data: {A: b}}");
+    folder.write(
+        "c.yaml",
+        "{apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: test}, data: {A: b}}",
+    );
     assert_eq!(restarts(2).await, sandbox);
     folder.write("a.yaml", &manifest.replace("image: i,", "imagePullPolicy: Often, image: i,"));
     told(&place, "InvalidSpec", "Unsupported value: \"Often\"").await;

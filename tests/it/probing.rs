@@ -53,7 +53,7 @@ fn manifest(name: &str, container: &Value) -> String {
     let mut main = json!({"name": "main", "image": "i"});
     main.as_object_mut().unwrap().extend(container.as_object().unwrap().clone());
     json!({
-        "kind": "Pod", "metadata": {"name": name, "namespace": "it"}, "spec": {"containers": [main]},
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "it"}, "spec": {"containers": [main]},
     })
     .to_string()
 }

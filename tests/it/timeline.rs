@@ -70,7 +70,7 @@ async fn results_of_play_before_and_after_a_sigkill_are_a_period_with_a_gap() {
     let manifest = place.at("pods.yaml");
     let probe = "periodSeconds: 1, failureThreshold: 5";
     let pod = format!(
-        "{{kind: Pod, metadata: {{name: web, namespace: test}}, spec: {{terminationGracePeriodSeconds: 2, \
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: web, namespace: test}}, spec: {{terminationGracePeriodSeconds: 2, \
          containers: [{{name: main, image: i, command: [sh, -c, \"{POLITE}\"], \
          livenessProbe: {{exec: {{command: ['true']}}, {probe}}}, \
          readinessProbe: {{httpGet: {{host: 127.0.0.1, port: {port}, path: /ready}}, {probe}}}}}]}}}}"

@@ -70,7 +70,7 @@ pub(crate) async fn ours(host: &str, probe: &Value) -> Told {
         "name": "main", "ports": [{"name": "http", "containerPort": 1}], "livenessProbe": probe,
     });
     let folder = tempfile::tempdir().unwrap();
-    let manifest = json!({"kind": "Pod", "metadata": {"name": "a"}, "spec": {"containers": [container]}});
+    let manifest = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {"containers": [container]}});
     std::fs::write(folder.path().join("a.json"), manifest.to_string()).unwrap();
     let specs = SpecResolver::read(&[folder.path()]).unwrap_or_else(|errors| panic!("{probe}: {errors:?}"));
     let described = specs.describe_all().remove(0);

@@ -155,3 +155,41 @@ systemd-run --quiet --unit play --service-type notify "${properties[@]}" \
   /payload/bin/probeshim play /payload/mounts.json --upstream "$runtime" --state-dir /payload/state --record-limit off
 read_fifo >out/mounts
 systemctl stop play
+
+echo "layouts of other distributions, imitated: RKE2 passes arguments of its configuration to its kubelet"
+rm -r /etc/systemd/system/kubelet.service /etc/systemd/system/kubelet.service.d
+mkdir -p /run/k3s/containerd /etc/rancher/rke2
+ln -s "$runtime" /run/k3s/containerd/containerd.sock
+cat >/usr/local/bin/rke2 <<'END'
+#!/bin/bash
+arguments=()
+for file in /etc/rancher/rke2/config.yaml.d/*.yaml; do
+  while read -r argument; do arguments+=("--$argument"); done < <(sed -n 's/^- //p' "$file" 2>/dev/null)
+done
+exec /payload/tools/kubelet-1.36/kubelet --config=/var/lib/kubelet/config.yaml --hostname-override=node \
+  --container-runtime-endpoint=unix:///run/k3s/containerd/containerd.sock "${arguments[@]}"
+END
+chmod +x /usr/local/bin/rke2
+printf '[Service]\nExecStart=/usr/local/bin/rke2 agent\nRestart=always\n' >/etc/systemd/system/rke2-agent.service
+systemctl daemon-reload
+systemctl start rke2-agent
+kubelet_unit=rke2-agent
+wait_kubelet
+record 0 install-rke2 probeshim install --kubelet --yes --confirm 10m
+kubelet_endpoint >out/endpoint-rke2
+cat /etc/rancher/rke2/config.yaml.d/zz-probeshim.yaml >out/config-rke2
+record 0 uninstall-rke2 probeshim uninstall --yes --purge
+wait_endpoint /run/k3s/containerd/containerd.sock
+ls -A /etc/rancher/rke2/config.yaml.d >out/files-rke2
+
+echo "layouts of other distributions, imitated: MicroK8s and k0s are switched by hand"
+systemctl stop rke2-agent
+rm /etc/systemd/system/rke2-agent.service
+for unit in snap.microk8s.daemon-kubelite k0sworker; do
+  printf '[Service]\nExecStart=/bin/true\n' >"/etc/systemd/system/$unit.service"
+  systemctl daemon-reload
+  record 1 "install-$unit" probeshim install --kubelet --yes
+  rm "/etc/systemd/system/$unit.service"
+done
+systemctl daemon-reload
+record 1 install-none probeshim install --kubelet --yes

@@ -3,6 +3,9 @@
 # The socket of the runtime, which the kubelet uses without probeshim.
 runtime=/run/containerd-2.2/containerd.sock
 
+# The unit that runs the kubelet.
+kubelet_unit=kubelet
+
 # install_kubelet before-1.34|since-1.34: writes the unit and the files of that version of kubeadm, and starts the kubelet.
 install_kubelet() {
   mkdir -p /var/lib/kubelet /etc/systemd/system/kubelet.service.d /etc/default
@@ -61,7 +64,7 @@ wait_endpoint() {
 # Prints nothing if the kubelet does not run.
 kubelet_endpoint() {
   local pid arguments
-  pid=$(state kubelet MainPID)
+  pid=$(state "$kubelet_unit" MainPID)
   arguments=$(tr '\0' '\n' 2>/dev/null <"/proc/$pid/cmdline") || return 0
   [[ $arguments == */kubelet-1.36/kubelet* ]] || return 0
   if ! sed -n 's/^--container-runtime-endpoint=//p' <<<"$arguments" | tail -n 1 | grep .; then

@@ -35,8 +35,8 @@ pub(super) struct FakeManager {
     pub(super) kubelet_state: Cell<&'static str>,
     pub(super) bypass_state: Cell<&'static str>,
     pub(super) has_timer: Cell<bool>,
-    /// Unit of k3s, on a node without a unit of the kubelet.
-    pub(super) is_k3s: Cell<bool>,
+    /// The unit that runs the kubelet.
+    pub(super) kubelet_unit: Cell<&'static str>,
     knows_drop_in: Cell<bool>,
 }
 
@@ -50,7 +50,7 @@ impl FakeManager {
             kubelet_state: Cell::new("active"),
             bypass_state: Cell::new("inactive"),
             has_timer: Cell::default(),
-            is_k3s: Cell::default(),
+            kubelet_unit: Cell::new("kubelet.service"),
             knows_drop_in: Cell::default(),
         };
         manager.start_kubelet();
@@ -109,11 +109,10 @@ impl FakeManager {
             ["show", "--value", "--property", property, unit] => match (*property, *unit) {
                 ("NeedDaemonReload", _) if self.knows_drop_in.get() == self.has_drop_in() => "no",
                 ("NeedDaemonReload", _) => "yes",
-                ("LoadState", "kubelet.service") if !self.is_k3s.get() => "loaded",
-                ("LoadState", "k3s.service") if self.is_k3s.get() => "loaded",
+                ("LoadState", unit) if unit == self.kubelet_unit.get() => "loaded",
                 ("LoadState", _) => "not-found",
                 ("MainPID", _) => "7",
-                (_, "kubelet.service" | "k3s.service") => self.kubelet_state.get(),
+                (_, unit) if unit == self.kubelet_unit.get() => self.kubelet_state.get(),
                 (_, "probeshim-bypass.service") => self.bypass_state.get(),
                 ("SubState", "probeshim-revert.timer") => timer_state,
                 _ => self.active_state.get(),

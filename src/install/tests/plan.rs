@@ -245,7 +245,7 @@ async fn the_socket_of_a_switched_kubelet_is_not_moved_without_the_kubelet() {
 #[tokio::test]
 async fn a_repeated_installation_restarts_k3s_only_until_its_change_is_confirmed() {
     let node = TestNode::new();
-    node.manager.is_k3s.set(true);
+    node.manager.kubelet_unit.set("k3s.service");
     let restarts = async || {
         node.kill_at(None);
         node.install().await.unwrap();
@@ -257,6 +257,23 @@ async fn a_repeated_installation_restarts_k3s_only_until_its_change_is_confirmed
     confirm(&node.paths, &node.manager).unwrap();
     assert!(!restarts().await);
     assert!(!node.manager.has_timer.get());
+}
+
+#[tokio::test]
+async fn a_kubelet_without_drop_ins_is_switched_by_hand() {
+    let node = TestNode::new();
+    for (unit, expected) in [
+        ("snap.microk8s.daemon-kubelite.service", "snap restart microk8s.daemon-kubelite"),
+        (
+            "k0sworker.service",
+            "--kubelet-extra-args=--container-runtime-endpoint=unix:///run/probeshim/probeshim.sock",
+        ),
+        ("other.service", "run `probeshim install` without --kubelet"),
+    ] {
+        node.manager.kubelet_unit.set(unit);
+        let error = node.plan().await.unwrap_err().to_string();
+        assert!(error.contains(expected), "{unit}: {error}");
+    }
 }
 
 #[tokio::test]

@@ -109,8 +109,7 @@ pub(in crate::kubelet) fn field(field: &EnvField, facts: &EnvFacts<'_>) -> Strin
             map(&pod.annotations.clone().into_iter().chain([seen]).collect())
         }
         EnvField::NodeName => node.name.clone(),
-        // The built-in kubelet has no service accounts.
-        EnvField::ServiceAccount => String::new(),
+        EnvField::ServiceAccount => pod.written_spec.service_account_name.clone().unwrap_or_default(),
         EnvField::HostIp | EnvField::HostIps => node.address.clone(),
         EnvField::PodIp if pod.host.network => node.address.clone(),
         EnvField::PodIp => addresses.first().cloned().unwrap_or_default(),

@@ -73,8 +73,8 @@ fn environment_variables_come_from_the_objects_that_exist_at_container_start() {
          env: [{name: TOKEN, valueFrom: {secretKeyRef: {name: keys, key: token}}}, \
          {name: NONE, valueFrom: {configMapKeyRef: {name: settings, key: absent, optional: true}}}, \
          {name: MODE, value: 'is $(S_mode)'}]}]}");
-    let settings = "{kind: ConfigMap, metadata: {name: settings, namespace: test}, data: {mode: fast}, binaryData: {raw: eA==}}";
-    let keys = "{kind: Secret, metadata: {name: keys, namespace: test}, stringData: {token: secret}}";
+    let settings = "{apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: test}, data: {mode: fast}, binaryData: {raw: eA==}}";
+    let keys = "{apiVersion: v1, kind: Secret, metadata: {name: keys, namespace: test}, stringData: {token: secret}}";
     let read = |objects: &[&str]| {
         let objects = pod_set(&objects.join("\n---\n")).unwrap().objects;
         let facts = EnvFacts { pod: &pod, node: &node(), seen: "", addresses: &[], objects: &objects };
@@ -151,8 +151,10 @@ fn inputs(node_dns: &Dns) -> SandboxInputs<'_> {
 
 #[test]
 fn pods_of_a_runtime_with_the_systemd_driver_are_in_a_slice() {
-    let pods =
-        play("{kind: Pod, metadata: {name: p}, spec: {containers: [{name: main, image: i}]}}").unwrap();
+    let pods = play(
+        "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: main, image: i}]}}",
+    )
+    .unwrap();
     let node_dns = Dns::default();
     for (cgroup_driver, expected) in
         [(CgroupDriver::Systemd, "/probeshim.slice"), (CgroupDriver::Cgroupfs, "")]
@@ -165,7 +167,7 @@ fn pods_of_a_runtime_with_the_systemd_driver_are_in_a_slice() {
 
 #[test]
 fn sandbox_configs_equal_those_of_a_kubelet() {
-    let text = "{kind: Pod, metadata: {name: p, namespace: test, uid: u, labels: {app: x}, annotations: {note: hello}},
+    let text = "{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: test, uid: u, labels: {app: x}, annotations: {note: hello}},
         spec: {hostname: myhost, dnsConfig: {nameservers: [1.2.3.4], options: [{name: ndots, value: '3'}, {name: edns0}]},
         initContainers: [{name: side, image: i, restartPolicy: Always, ports: [{containerPort: 9}]}],
         containers: [{name: main, image: i, ports: [{containerPort: 80}]}]}}";
@@ -305,7 +307,7 @@ fn thermal_counters_of_the_node_are_masked_after_the_fixed_paths() {
 fn the_apparmor_profile_is_that_of_the_container_the_annotation_or_the_pod() {
     let read = |annotation: &str, spec: &str| {
         let text = format!(
-            "{{kind: Pod, metadata: {{name: p, annotations: {{container.apparmor.security.beta.kubernetes.io/a: {annotation}}}}},
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: p, annotations: {{container.apparmor.security.beta.kubernetes.io/a: {annotation}}}}},
               spec: {{securityContext: {{appArmorProfile: {{type: RuntimeDefault}}}}, containers: [{{name: a, image: i{spec}}}, {{name: b, image: i}}]}}}}"
         );
         let pod = play(&text).unwrap().remove(0);
@@ -335,7 +337,7 @@ fn the_apparmor_profile_is_that_of_the_container_the_annotation_or_the_pod() {
 fn a_secret_in_a_variable_has_its_bytes_unchanged() {
     let pod = pod("{containers: [{name: a, image: i, envFrom: [{secretRef: {name: s}}], \
          env: [{name: TWICE, value: '$(raw)$(raw)'}]}]}");
-    let secret = "{kind: Secret, metadata: {name: s, namespace: test}, data: {raw: /wD+}}";
+    let secret = "{apiVersion: v1, kind: Secret, metadata: {name: s, namespace: test}, data: {raw: /wD+}}";
     let objects = pod_set(secret).unwrap().objects;
     let facts = EnvFacts { pod: &pod, node: &node(), seen: "", addresses: &[], objects: &objects };
     let raw = b"\xff\0\xfe";

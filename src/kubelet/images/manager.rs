@@ -58,6 +58,8 @@ pub(in crate::kubelet) struct ImageRequest<'a> {
     pub(in crate::kubelet) sandbox: &'a PodSandboxConfig,
     /// Credentials of the pod's Secrets, or the reason why they cannot be read.
     pub(in crate::kubelet) credentials: Result<&'a [TrackedCredential], &'a DockerConfigError>,
+    /// Whether the runtime pulls from a registry, so that the kubelet's limit of pulls applies.
+    pub(in crate::kubelet) has_registry: bool,
     /// Whether a client created the container. The client may have specified the image by its id,
     /// and the container has run before, so neither name nor credentials are verified.
     pub(in crate::kubelet) is_of_client: bool,
@@ -149,7 +151,11 @@ impl ImageManager {
         self.lock_errors().remove(&key);
         request.record(Event::normal(reason::PULLING, format!("Pulling image {}", quote(image))));
         let started = Instant::now();
-        match self.puller.pull(request.images, spec, &credentials, request.sandbox).await {
+        match self
+            .puller
+            .pull(request.images, spec, &credentials, request.sandbox, request.has_registry)
+            .await
+        {
             Ok(PulledImage { image_ref, image: status, credential, duration }) => {
                 let size = status.as_ref().map_or(0, |status| status.size);
                 request.record(pulled(image, duration, started.elapsed(), size));

@@ -50,18 +50,20 @@ impl SerialImagePuller {
         }
     }
 
-    /// Pulls an image. Fails with the text of the kubelet's error.
+    /// Pulls an image, at the limited rate if the runtime has a registry. Fails with the text of
+    /// the kubelet's error.
     pub(super) async fn pull(
         &self,
         images: &ImageServiceClient<Channel>,
         spec: &ImageSpec,
         credentials: &[TrackedCredential],
         sandbox: &PodSandboxConfig,
+        has_registry: bool,
     ) -> Result<PulledImage, String> {
         // The semaphore is never closed.
         let _turn = self.turn.acquire().await;
         let started = Instant::now();
-        if !self.limit.lock().unwrap_or_else(PoisonError::into_inner).try_accept(started) {
+        if has_registry && !self.limit.lock().unwrap_or_else(PoisonError::into_inner).try_accept(started) {
             return Err("pull QPS exceeded".to_owned());
         }
         let (image_ref, credential) = pull_with_any(images, spec, credentials, sandbox).await?;

@@ -59,8 +59,9 @@ fn read(path: &Path) -> String {
 }
 
 const DOCUMENTS: &str = "
-{kind: ConfigMap, metadata: {name: c}, data: {mode: fast, 'other': x}}
+{apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {mode: fast, 'other': x}}
 ---
+apiVersion: v1
 kind: Pod
 metadata: {name: p, uid: u, labels: {app: web}, annotations: {note: \"a\\x01<b>\"}}
 spec:
@@ -141,7 +142,8 @@ fn volumes_are_created_updated_atomically_and_removed_with_the_pod() {
 
 #[test]
 fn a_missing_object_fails_a_new_volume_and_leaves_an_existing_volume_unchanged() {
-    const CONFIG_MAP: &str = "{kind: ConfigMap, metadata: {name: c}, data: {mode: fast, 'other': x}}";
+    const CONFIG_MAP: &str =
+        "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {mode: fast, 'other': x}}";
     let mut host = TestHost::new();
     let without = DOCUMENTS.replace(CONFIG_MAP, "");
     let without = without.trim_start_matches("\n\n---");
@@ -156,7 +158,9 @@ fn a_missing_object_fails_a_new_volume_and_leaves_an_existing_volume_unchanged()
         ("{mode: fast, 'other': x}", None),
         ("{mode: slow, 'other': x}", None),
     ] {
-        let objects = format!("{{kind: ConfigMap, metadata: {{name: c}}, data: {data}}}\n---\n{without}");
+        let objects = format!(
+            "{{apiVersion: v1, kind: ConfigMap, metadata: {{name: c}}, data: {data}}}\n---\n{without}"
+        );
         assert_eq!(host.read(&objects), pod, "the pod is the same, whatever the object holds");
         let prepared = dir.prepare(&host.facts(&pod, &[])).map_err(|error| error.to_string());
         match reason {
@@ -229,7 +233,7 @@ fn a_host_path_must_have_the_specified_type() {
         ("made", "File", Ok(())),
     ] {
         let text = format!(
-            "{{kind: Pod, metadata: {{name: p}}, spec: {{containers: [{{name: a, image: i}}], volumes: [{{name: v, hostPath: {{path: {}, type: '{kind}'}}}}]}}}}",
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: p}}, spec: {{containers: [{{name: a, image: i}}], volumes: [{{name: v, hostPath: {{path: {}, type: '{kind}'}}}}]}}}}",
             at(name)
         );
         let (host, pod) = (TestHost::new(), play(&text).unwrap().remove(0));
@@ -302,7 +306,7 @@ fn an_empty_dir_in_memory_has_the_size_of_the_memory_limit_of_its_pod() {
     }
     let mut host = TestHost::new();
     let pod = host.read(
-        "{kind: Pod, metadata: {name: p, uid: u}, spec: {volumes: [{name: v, emptyDir: {medium: Memory}}],
+        "{apiVersion: v1, kind: Pod, metadata: {name: p, uid: u}, spec: {volumes: [{name: v, emptyDir: {medium: Memory}}],
           containers: [{name: a, image: i, resources: {limits: {memory: 8Mi}}}]}}",
     );
     let dir = PodDir::for_pod(&pod, &host.node.pods);
@@ -319,11 +323,11 @@ fn an_empty_dir_in_memory_has_the_size_of_the_memory_limit_of_its_pod() {
 fn roots_of_file_volumes_have_the_modes_that_a_kubelet_gives_them() {
     let mut host = TestHost::new();
     let pod = host.read(
-        "{kind: Secret, metadata: {name: s}, stringData: {a: x}}
+        "{apiVersion: v1, kind: Secret, metadata: {name: s}, stringData: {a: x}}
 ---
-{kind: ConfigMap, metadata: {name: c}, data: {a: x}}
+{apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: x}}
 ---
-{kind: Pod, metadata: {name: p, uid: u}, spec: {containers: [{name: a, image: i}], volumes: [
+{apiVersion: v1, kind: Pod, metadata: {name: p, uid: u}, spec: {containers: [{name: a, image: i}], volumes: [
   {name: c, configMap: {name: c}}, {name: s, secret: {secretName: s}}, {name: d, downwardAPI: {}},
   {name: r, projected: {sources: []}}]}}",
     );

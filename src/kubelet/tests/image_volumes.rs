@@ -17,7 +17,7 @@ fn with_volumes(volumes: &str, mounts: &str) -> Arc<Pod> {
 impl Node {
     /// Adds a runtime class, and runs the pod.
     fn run_with_class(&self, pod: Arc<Pod>) {
-        let class = "{kind: RuntimeClass, metadata: {name: fast}, handler: kata}";
+        let class = "{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {name: fast}, handler: kata}";
         self.objects.send_replace(pod_set(class).unwrap().objects);
         self.pods.send_replace(vec![pod]);
     }

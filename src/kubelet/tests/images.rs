@@ -11,7 +11,7 @@ use crate::events::EventFilter;
 use crate::kubelet::images::IMAGE_GC_PERIOD;
 
 /// A Secret with credentials for `private.test`.
-const SECRET: &str = r#"{kind: Secret, metadata: {name: NAME, namespace: test}, type: kubernetes.io/dockerconfigjson,
+const SECRET: &str = r#"{apiVersion: v1, kind: Secret, metadata: {name: NAME, namespace: test}, type: kubernetes.io/dockerconfigjson,
     stringData: {.dockerconfigjson: '{"auths": {"private.test": {"username": "USER", "password": "p"}}}'}}"#;
 
 impl Node {
@@ -154,7 +154,7 @@ async fn an_image_that_cannot_be_inspected_gives_an_event_without_its_name() {
 async fn the_request_for_a_pull_is_that_of_the_kubelet() {
     let node = Node::start();
     let secrets = ", runtimeClassName: fast, imagePullSecrets: [{name: absent}, {name: key}]";
-    let class = "{kind: RuntimeClass, metadata: {name: fast}, handler: kata}";
+    let class = "{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {name: fast}, handler: kata}";
     let objects = [&SECRET.replace("NAME", "key").replace("USER", "me"), class].join("\n---\n");
     node.objects.send_replace(pod_set(&objects).unwrap().objects);
     node.pods.send_replace(vec![with_image("a", "private.test/x", secrets, "")]);

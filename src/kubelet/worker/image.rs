@@ -26,6 +26,7 @@ impl PodWorker {
             pod_uid: &self.pod.uid,
             sandbox: context.config,
             credentials: context.credentials,
+            has_registry: self.context.runtime.has_registry().await,
             is_of_client: container.client_request.is_some(),
             record: &|event| self.record_event(Some(container_ref), event),
         };

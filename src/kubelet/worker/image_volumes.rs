@@ -33,6 +33,7 @@ impl PodWorker {
                 pod_uid: &self.pod.uid,
                 sandbox: config,
                 credentials,
+                has_registry: self.context.runtime.has_registry().await,
                 is_of_client: false,
                 record: &|event| self.record_event(None, event),
             };

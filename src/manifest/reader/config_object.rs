@@ -15,7 +15,9 @@ use crate::manifest::validation::{
 /// Kinds of objects to which pods refer.
 pub(in crate::manifest) const KINDS: [&str; 3] = ["ConfigMap", "Secret", RUNTIME_CLASS_KIND];
 
-const RUNTIME_CLASS_KIND: &str = "RuntimeClass";
+pub(in crate::manifest) const RUNTIME_CLASS_KIND: &str = "RuntimeClass";
+
+pub(in crate::manifest) const RUNTIME_CLASS_GROUP: &str = "node.k8s.io";
 
 const DATA: FieldSet = FieldSet {
     known: &["data", "binaryData", "stringData", "type"],
@@ -68,7 +70,7 @@ fn name(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<(String, Str
 
 fn runtime_class(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<ConfigObject> {
     RUNTIME_CLASS.check(node, problems);
-    check_api_version(node, &["node.k8s.io/v1", "node.k8s.io/v1beta1"], problems);
+    check_api_version(node, &["node.k8s.io/v1"], "node.k8s.io/v1", problems);
     let (_, name) = name(node, problems)?;
     let handler = required(node, "handler", "must be the name of a handler of the runtime", problems)?;
     if !is_dns_label(&handler) {
@@ -79,7 +81,7 @@ fn runtime_class(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<Con
 
 fn data(node: &Cursor<'_>, kind: DataKind, problems: &mut Vec<Violation>) -> Option<ConfigObject> {
     let before = problems.len();
-    check_api_version(node, &["v1"], problems);
+    check_api_version(node, &["v1"], "v1", problems);
     let (namespace, name) = name(node, problems)?;
     // ConfigMaps and misspelt fields may contain credentials, too.
     let node = node.clone().secret();

@@ -141,14 +141,15 @@ pub(in crate::manifest) fn id(node: &Cursor<'_>, field: &str, problems: &mut Vec
     node.field(field)?.non_negative(problems)
 }
 
-/// Reports an `apiVersion` that is not in `known`.
+/// Reports an `apiVersion` that is not in `known`. The error names the one that Kubernetes serves.
 pub(in crate::manifest) fn check_api_version(
     node: &Cursor<'_>,
     known: &[&str],
+    served: &str,
     problems: &mut Vec<Violation>,
 ) {
     let Some(at) = node.field("apiVersion") else { return };
     if at.text(problems).is_some_and(|version| !known.contains(&version.as_str())) {
-        at.unknown_value(known, problems);
+        at.unknown_value(&[served], problems);
     }
 }

@@ -15,7 +15,7 @@ use crate::manifest::reader::hostname::hostname;
 use crate::manifest::reader::namespaces::{self, PodNamespaces};
 use crate::manifest::reader::placement::placement;
 use crate::manifest::reader::spec::{SpecReading, read_spec};
-use crate::manifest::reader::{network, resources, security, volume, written};
+use crate::manifest::reader::{file_volume, network, resources, security, volume, written};
 use crate::manifest::source::Source;
 use crate::manifest::validation::{
     DNS_SUBDOMAIN, POSITIVE, QUALIFIED_NAME, is_dns_subdomain, is_qualified_name,
@@ -154,11 +154,11 @@ fn check_restart_policy(kind: WorkloadKind, template: &Cursor<'_>, problems: &mu
 
 /// Reads a pod or a pod template, and gives the pod this namespace and name. Returns `None` if
 /// there are errors other than unsupported fields. Referenced objects are looked up when the pod
-/// runs.
+/// runs. `claims` are the names of the claim templates of its `StatefulSet`.
 pub(in crate::manifest) fn read(
     pod: &Cursor<'_>,
-    namespace: &str,
-    name: &str,
+    [namespace, name]: [&str; 2],
+    claims: &[String],
     problems: &mut Vec<Violation>,
 ) -> Option<Pod> {
     let before = problems.len();
@@ -190,9 +190,9 @@ pub(in crate::manifest) fn read(
     if let Some(metadata) = &metadata {
         security::check_apparmor_annotations(metadata, &pod_spec, problems);
     }
-    let volumes = volume::volumes(&spec, &pod_spec, problems);
+    let volumes = volume::volumes(&spec, &pod_spec, claims, problems);
     let PodNamespaces { host, shares_processes, has_user_namespace } = namespaces::read(&spec, problems);
-    ignored_fields(&spec, problems);
+    service_account(&spec, problems);
     let around =
         PodContext { spec: &pod_spec, volumes: &volumes, is_host_network: host.network, has_user_namespace };
     let containers = containers(nodes, &around, problems);
@@ -218,7 +218,7 @@ pub(in crate::manifest) fn read(
     }
     let is_node_critical = is_node_critical(&spec, problems);
     let pull_secrets = pull_secrets(&spec, problems);
-    if problems[before..].iter().any(|problem| !problem.is_unsupported) {
+    if problems[before..].iter().any(|problem| problem.is_error(true)) {
         return None;
     }
     let written_spec = written::pod_spec(&spec, problems)?;
@@ -316,13 +316,13 @@ pub(in crate::manifest) fn uid_from(text: &str) -> String {
     hex(&Sha256::digest(text)[..16])
 }
 
-/// Reports unsupported values of fields of which probeshim supports one value only.
-fn ignored_fields(spec: &Cursor<'_>, problems: &mut Vec<Violation>) {
-    for field in ["serviceAccountName", "serviceAccount"] {
-        let account = text(spec, field, problems);
-        if let Some(at) = spec.field(field).filter(|_| account.is_some_and(|name| name != "default")) {
-            at.unsupported("service accounts require an API server", problems);
-        }
+/// Reports a service account other than the default one. A pod runs without it.
+fn service_account(spec: &Cursor<'_>, problems: &mut Vec<Violation>) {
+    // `serviceAccount` is the earlier name of the field, which an API server fills in, too.
+    let accounts = ["serviceAccountName", "serviceAccount"].map(|field| (field, text(spec, field, problems)));
+    let named = accounts.iter().find(|(_, name)| name.as_deref().is_some_and(|name| name != "default"));
+    if let Some(at) = named.and_then(|(field, _)| spec.field(field)) {
+        problems.push(at.repeated_remark(file_volume::SERVICE_ACCOUNTS));
     }
 }
 

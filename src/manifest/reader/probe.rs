@@ -187,8 +187,8 @@ fn read_handler(name: &'static str, node: &Cursor<'_>, problems: &mut Vec<Violat
     }
 }
 
-/// Returns the first field of a handler that this version does not know, or the mode if its value is
-/// unknown. A field without a value has no effect.
+/// Returns the first field of a handler that this version does not know, or the mode if its value
+/// is unknown. A field without a value has no effect.
 fn unknown_field(handler: &str, object: &Map<String, Value>, known: &[&str]) -> Option<String> {
     let is_understood = |field: &str, value: &Value| match (handler, field) {
         ("grpc", "mode") if value.is_string() => {

@@ -1,9 +1,9 @@
 //! Reads the number and the order of a workload's pods.
 
-use serde_json::Value;
-
 use crate::manifest::cursor::{Cursor, Violation};
 use crate::manifest::reader::fields::{FieldSet, flag, text};
+use crate::manifest::reader::selector::check_selector;
+use crate::manifest::reader::volume::CLAIM;
 use crate::manifest::scale::{JobSpec, Scale};
 use crate::manifest::validation::{DNS_LABEL, is_dns_label};
 use crate::manifest::workload::WorkloadKind;
@@ -48,7 +48,7 @@ const STATEFUL_SET: FieldSet = FieldSet {
         "revisionHistoryLimit",
         "persistentVolumeClaimRetentionPolicy",
     ],
-    unsupported: &[("volumeClaimTemplates", "requires the storage of a cluster")],
+    unsupported: &[("volumeClaimTemplates", CLAIM)],
 };
 
 const ORDINALS: FieldSet = FieldSet::only(&["start"]);
@@ -127,6 +127,18 @@ pub(in crate::manifest) fn scale(
             Scale::Job(JobSpec { may_start: !is_suspended, ..job(&spec, problems) })
         }
     }
+}
+
+/// Returns the names of the claim templates of a `StatefulSet`. Other workloads have none.
+pub(in crate::manifest) fn claim_templates(kind: Option<WorkloadKind>, workload: &Cursor<'_>) -> Vec<String> {
+    if kind != Some(WorkloadKind::StatefulSet) {
+        return Vec::new();
+    }
+    let claims = workload.items(&["spec", "volumeClaimTemplates"]);
+    claims
+        .iter()
+        .filter_map(|claim| claim.at(&["metadata", "name"])?.value().as_str().map(str::to_owned))
+        .collect()
 }
 
 /// Reports a name that its kind cannot have, and that other kinds can.
@@ -215,21 +227,4 @@ fn check_strategy(spec: &Cursor<'_>, field: &str, known: &[&str], problems: &mut
 fn check_choice(at: Option<Cursor<'_>>, known: &[&str], problems: &mut Vec<Violation>) {
     let choices: Vec<(&str, ())> = known.iter().map(|known| (*known, ())).collect();
     at.filter(|at| at.value() != "").and_then(|at| at.one_of(&choices, problems));
-}
-
-/// Reports a selector whose labels are not among the labels of the template. The API server
-/// refuses it, and requires a selector, which probeshim does not need.
-fn check_selector(kind: WorkloadKind, spec: &Cursor<'_>, problems: &mut Vec<Violation>) {
-    let path: &[&str] = match kind {
-        WorkloadKind::ReplicationController => &["selector"],
-        _ => &["selector", "matchLabels"],
-    };
-    let Some(wanted) = spec.at(path) else { return };
-    let labels = spec.at(&["template", "metadata", "labels"]);
-    let has = |(key, value): (&String, &Value)| {
-        labels.as_ref().is_some_and(|labels| labels.value().get(key) == Some(value))
-    };
-    if !wanted.value().as_object().into_iter().flatten().all(has) {
-        wanted.error("`selector` does not match template `labels`", problems);
-    }
 }

@@ -40,6 +40,7 @@ fn a_pod_has_the_name_and_labels_that_the_controller_of_its_workload_gives() {
             kind: workload.kind,
             namespace: String::new(),
             name: "web".to_owned(),
+            is_generated: false,
             uid: None,
             labels: std::collections::BTreeMap::new(),
         };
@@ -163,7 +164,7 @@ fn invalid_numbers_of_pods_are_refused() {
         (
             "Deployment",
             "selector: {matchLabels: {a: c}}",
-            "spec.selector.matchLabels: Invalid value: an object with a: `selector` does not match template `labels`",
+            "spec.template.metadata.labels: Invalid value: an object with a: `selector` does not match template `labels`",
         ),
         (
             "Deployment",

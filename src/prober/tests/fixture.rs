@@ -249,7 +249,7 @@ impl Node {
 pub(super) fn pod(name: &str, policy: &str, containers: &[(&str, Value)]) -> Value {
     let containers: Vec<Value> = containers.iter().map(|(name, more)| merged(name, more)).collect();
     json!({
-        "kind": "Pod", "metadata": {"name": name, "namespace": "it"},
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "it"},
         "spec": {"restartPolicy": policy, "containers": containers},
     })
 }

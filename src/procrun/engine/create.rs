@@ -7,12 +7,12 @@ use std::sync::atomic::Ordering;
 use tracing::{debug, warn};
 
 use super::Engine;
-use crate::cri::v1::{ContainerConfig, ContainerEventType as Event, CreateContainerRequest};
+use crate::cri::v1::{ContainerConfig, ContainerEventType as Event, CreateContainerRequest, Int64Value};
 use crate::gofmt::system_error;
 use crate::hex::random_id;
 use crate::procrun::container::{ContainerParams, ProcrunContainer, name};
 use crate::procrun::error::CriError;
-use crate::procrun::{log, signal};
+use crate::procrun::{images, log, signal};
 
 impl Engine {
     /// Creates a container without starting it. An error leaves nothing behind.
@@ -103,7 +103,7 @@ impl Engine {
 /// neither a command nor files.
 fn lack(config: &ContainerConfig) -> Option<String> {
     if config.command.is_empty() && config.args.is_empty() {
-        return Some("no command specified".to_owned());
+        return Some("no command specified: images of procrun have none; set command or args".to_owned());
     }
     let mount = config.mounts.iter().find(|mount| mount.image.is_some())?;
     Some(format!("procrun has no files of images to mount at {:?}", mount.container_path))
@@ -113,8 +113,12 @@ fn lack(config: &ContainerConfig) -> Option<String> {
 fn ignored_settings(config: &ContainerConfig) -> Vec<&'static str> {
     let ContainerConfig { mounts, devices, linux, tty, .. } = config;
     let context = linux.as_ref().and_then(|linux| linux.security_context.as_ref());
+    // A kubelet passes on the user of the image.
+    let is_other = |user: &Int64Value| user.value != images::user();
     let has_user = context.is_some_and(|context| {
-        context.run_as_user.is_some() || context.run_as_group.is_some() || !context.run_as_username.is_empty()
+        context.run_as_user.as_ref().is_some_and(is_other)
+            || context.run_as_group.is_some()
+            || !context.run_as_username.is_empty()
     });
     let settings = [
         ("mounts", !mounts.is_empty()),

@@ -57,7 +57,7 @@ async fn manifests_and_configurations_must_be_files_within_the_size_limit() {
 async fn manifests_and_configurations_may_come_through_a_pipe() {
     let place = Place::new();
     let program = env!("CARGO_BIN_EXE_probeshim");
-    let manifest = "{kind: Pod, metadata: {name: piped}, spec: {containers: [{name: main, image: i, \
+    let manifest = "{apiVersion: v1, kind: Pod, metadata: {name: piped}, spec: {containers: [{name: main, image: i, \
                     livenessProbe: {exec: {command: ['true']}}}]}}\n---\n{kind: Service}\n";
     fs::write(place.at("pods.yaml"), manifest).unwrap();
     fs::write(

@@ -27,7 +27,9 @@ fn billion_laughs() -> String {
 #[tokio::test]
 async fn hostile_manifests_are_refused_with_a_message() {
     let pod = |more: &str| {
-        format!("{{kind: Pod, metadata: {{name: p}}, spec: {{containers: [{{name: a, image: i{more}}}]}}}}")
+        format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: p}}, spec: {{containers: [{{name: a, image: i{more}}}]}}}}"
+        )
     };
     let utf16: Vec<u8> = format!("\u{feff}{}", pod("")).encode_utf16().flat_map(u16::to_le_bytes).collect();
     let place = Place::new();
@@ -110,7 +112,7 @@ async fn names_in_manifests_create_no_files_outside_their_directory() {
     let place = Place::new();
     let pod = |metadata: &str, container: &str, spec: &str, of_container: &str| {
         format!(
-            "{{kind: Pod, metadata: {{{metadata}}}, spec: {{restartPolicy: Never{spec}, containers: [{{name: {container}, image: i, \
+            "{{apiVersion: v1, kind: Pod, metadata: {{{metadata}}}, spec: {{restartPolicy: Never{spec}, containers: [{{name: {container}, image: i, \
              command: ['true']{of_container}}}]}}}}\n---\n"
         )
     };
@@ -138,8 +140,10 @@ async fn names_in_manifests_create_no_files_outside_their_directory() {
         volume(9, empty, ", subPath: ../escape-sub-path"),
         volume(10, empty, ", subPath: /escape-absolute-sub-path"),
         volume(11, empty, ", subPath: a/../../escape-inner-sub-path"),
-        "{kind: ConfigMap, metadata: {name: c}, data: {k: v, ../escape-key: v}}\n---\n".to_owned(),
-        "{kind: Secret, metadata: {name: s}, stringData: {../escape-secret-key: v}}\n".to_owned(),
+        "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {k: v, ../escape-key: v}}\n---\n"
+            .to_owned(),
+        "{apiVersion: v1, kind: Secret, metadata: {name: s}, stringData: {../escape-secret-key: v}}\n"
+            .to_owned(),
     ]
     .concat();
     let answer = played(&place, &manifests, &["--until", "succeeded"]).await;

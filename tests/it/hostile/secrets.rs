@@ -240,6 +240,7 @@ metadata: {{name: pull, namespace: test}}
 type: kubernetes.io/dockerconfigjson
 data: {{.dockerconfigjson: {registry}}}
 ---
+apiVersion: v1
 kind: Pod
 metadata: {{name: a, namespace: test}}
 spec:

@@ -23,7 +23,7 @@ async fn play_runs_the_probes_of_rules_and_annotations() {
     );
     let never = r#"{"exec": {"command": ["false"]}, "periodSeconds": 1, "failureThreshold": 100}"#;
     let beside = format!(
-        "{{kind: Pod, metadata: {{name: b, namespace: test, annotations: {{probeshim.io/startup.side: '{never}'}}}}, spec: \
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: b, namespace: test, annotations: {{probeshim.io/startup.side: '{never}'}}}}, spec: \
          {{terminationGracePeriodSeconds: 2, initContainers: [{{name: side, image: i, restartPolicy: Always, command: [sh, -c, \"{POLITE}\"]}}], \
          containers: [{{name: main, image: i, command: [sh, -c, \"{POLITE}\"]}}]}}}}"
     );

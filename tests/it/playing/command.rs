@@ -111,7 +111,7 @@ async fn each_of_several_tests_gets_an_instance_of_its_own() {
 #[tokio::test]
 async fn a_container_without_a_command_is_refused_on_procrun_before_anything_starts() {
     let place = Place::new();
-    let manifest = "{kind: Pod, metadata: {name: a}, spec: {initContainers: [{name: i, image: x, args: [sleep]}],\n\
+    let manifest = "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {initContainers: [{name: i, image: x, args: [sleep]}],\n\
                     containers: [{name: m, image: nginx}]}}";
     let answer = Answer::to(embedded(&place, manifest, &[])).await;
     let file = place.at("pods.yaml").display().to_string();

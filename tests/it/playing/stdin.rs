@@ -28,7 +28,7 @@ async fn manifests_on_standard_input_are_checked_and_played() {
     };
     assert_eq!(piped(&place, check(), &manifest).await.code, Some(0));
     for command in [play(&place, &["-"]), check()] {
-        let answer = piped(&place, command, "{kind: Pod, metadata: {name: A}}").await;
+        let answer = piped(&place, command, "{apiVersion: v1, kind: Pod, metadata: {name: A}}").await;
         let is_reported = answer.stderr.starts_with("error: standard input:1: ");
         assert!(answer.code == Some(2) && is_reported, "{answer:?}");
     }

@@ -12,9 +12,13 @@ use crate::program::Place;
 
 /// Returns a workload with one container that runs a script, with additional fields of both specs.
 fn workload(kind: &str, name: &str, script: &str, of_workload: &str, of_pod: &str) -> String {
+    let (version, selector) = match kind {
+        "Job" => ("batch/v1", ""),
+        _ => ("apps/v1", "selector: {matchLabels: {app: a}},"),
+    };
     format!(
-        "{{kind: {kind}, metadata: {{name: {name}, namespace: test}}, spec: {{{of_workload} \
-         template: {{spec: {{terminationGracePeriodSeconds: 2, {of_pod} \
+        "{{apiVersion: {version}, kind: {kind}, metadata: {{name: {name}, namespace: test}}, \
+         spec: {{{of_workload} {selector} template: {{metadata: {{labels: {{app: a}}}}, spec: {{terminationGracePeriodSeconds: 2, {of_pod} \
          containers: [{{name: main, image: i, command: [sh, -c, \"{script}\"]}}]}}}}}}}}\n---\n"
     )
 }
@@ -167,7 +171,7 @@ async fn pods_that_have_ended_do_not_run_again_after_a_crash_of_probeshim() {
     let of_policy = |policy: &str| {
         let name = policy.to_lowercase();
         format!(
-            "{{kind: Pod, metadata: {{name: {name}, namespace: test}}, spec: {{restartPolicy: {policy}, \
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, namespace: test}}, spec: {{restartPolicy: {policy}, \
              containers: [{{name: main, image: i, command: [sh, -c, \"{script}\"]}}]}}}}\n---\n"
         )
     };

@@ -27,7 +27,7 @@ async fn walk(at: Option<Moment>) -> Walk {
     folder.write(
         "a.yaml",
         &format!(
-            "{{kind: Pod, metadata: {{name: a, namespace: test}}, spec: {{terminationGracePeriodSeconds: 2, \
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: a, namespace: test}}, spec: {{terminationGracePeriodSeconds: 2, \
              initContainers: [{{name: init, image: i, command: ['true']}}], \
              containers: [{{name: main, image: i, command: [sh, -c, \"echo >> {starts}; {POLITE}\"], \
              lifecycle: {{preStop: {{exec: {{command: ['true']}}}}}}, \

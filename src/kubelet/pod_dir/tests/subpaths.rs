@@ -15,10 +15,11 @@ use crate::kubelet::pod_dir::mountinfo::{mounted_below, mounts};
 fn pod_with(volume_mounts: &str) -> String {
     format!(
         "
-{{kind: ConfigMap, metadata: {{name: c}}, data: {{key: config, other: more}}}}
+{{apiVersion: v1, kind: ConfigMap, metadata: {{name: c}}, data: {{key: config, other: more}}}}
 ---
-{{kind: Secret, metadata: {{name: s}}, stringData: {{key: secret}}}}
+{{apiVersion: v1, kind: Secret, metadata: {{name: s}}, stringData: {{key: secret}}}}
 ---
+apiVersion: v1
 kind: Pod
 metadata: {{name: p, uid: u, labels: {{app: web}}}}
 spec:

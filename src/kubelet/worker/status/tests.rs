@@ -52,6 +52,7 @@ fn node() -> NodeInfo {
 /// Returns a pod with every field that `/pods` shows.
 fn whole_pod() -> Pod {
     let text = "
+apiVersion: v1
 kind: Pod
 metadata:
   name: web

@@ -59,7 +59,7 @@ fn all_manifest_errors_outside_the_pod_spec_are_reported() {
         ),
         ("{kind: ConfigMap, metadata: {name: a}, data: {'': x}}".into(), "data: Invalid value: \"\": a valid config key must"),
         (
-            "{kind: Deployment, metadata: {name: p}, spec: {template: {metadata: 5, spec: {containers: [{name: a, image: i}]}}}}".into(),
+            "{kind: Deployment, metadata: {name: p}, spec: {selector: {matchLabels: {a: b}}, template: {metadata: 5, spec: {containers: [{name: a, image: i}]}}}}".into(),
             "spec.template.metadata: Invalid value: 5: must be an object",
         ),
     ] {

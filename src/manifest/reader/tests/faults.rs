@@ -134,11 +134,11 @@ fn each_manifest_error_is_reported_once_with_its_path() {
         ("{containers: []}".into(), "spec.containers: Required value"),
         (
             "{tolerations: {key: a}, containers: [{name: a, image: i}]}".into(),
-            "spec.tolerations: Invalid value: an object with key: must have the type that Kubernetes defines: expected a sequence",
+            "spec.tolerations: Invalid value: an object with key: must be a list",
         ),
         (
             "{schedulerName: true, containers: [{name: a, image: i}]}".into(),
-            "spec.schedulerName: Invalid value: true: must have the type that Kubernetes defines: expected a string",
+            "spec.schedulerName: Invalid value: true: must be a string",
         ),
         (
             "{containers: [{image: i}]}".into(),
@@ -297,7 +297,7 @@ fn each_manifest_error_is_reported_once_with_its_path() {
         ),
         (
             container(", lifecycle: {preStop: {exec: {command: [x], timeoutSeconds: 5}}}"),
-            "preStop.exec.timeoutSeconds\": known fields: \"command\"",
+            "preStop.exec.timeoutSeconds\"; it is a field of a probe",
         ),
         (
             container(
