@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::manifest::config_object::ConfigObject;
 use crate::manifest::cursor::{Cursor, Level, Violation};
-use crate::manifest::object_identity::{DEFAULT_NAMESPACE, custom_group, owner};
+use crate::manifest::object_identity::{DEFAULT_NAMESPACE, check_kind, custom_group, owner};
 use crate::manifest::pod::Pod;
 use crate::manifest::pod_spec::PodSpec;
 use crate::manifest::reader::fields::check_api_version;
@@ -166,6 +166,9 @@ pub(crate) fn read(
                 }
             }
             Object::Other(kind, node) => {
+                if options.purpose != Purpose::Probe {
+                    check_kind(&kind, &node, problems);
+                }
                 let text = |field| node.at(&["metadata", field])?.value().as_str().map(str::to_owned);
                 let [namespace, name] = ["namespace", "name"].map(|field| text(field).unwrap_or_default());
                 let has_template = node.at(&["spec", "template", "spec", "containers"]).is_some();

@@ -6,6 +6,7 @@ use crate::manifest::cursor::{Cursor, Violation};
 use crate::manifest::reader::config_object;
 use crate::manifest::validation::{DNS_LABEL, DNS_SUBDOMAIN, is_dns_label, is_dns_subdomain};
 use crate::manifest::workload::{Workload, WorkloadKind, generate_name};
+use crate::suggest::did_you_mean;
 
 /// Namespace of objects that name none.
 pub(super) const DEFAULT_NAMESPACE: &str = "default";
@@ -15,7 +16,46 @@ pub(super) const DEFAULT_NAMESPACE: &str = "default";
 pub(super) fn custom_group<'a>(kind: &str, node: &Cursor<'a>) -> Option<&'a str> {
     let (group, _) = node.value().get("apiVersion")?.as_str()?.split_once('/')?;
     let is_own = kind == config_object::RUNTIME_CLASS_KIND && group == config_object::RUNTIME_CLASS_GROUP;
-    Some(group).filter(|group| group.contains('.') && !is_own)
+    Some(group).filter(|group| group.contains('.') && is_dns_subdomain(group) && !is_own)
+}
+
+/// Kinds that the groups of pods and workloads have in Kubernetes 1.36.
+const KINDS: [(&str, &[&str]); 3] = [
+    (
+        "v1",
+        &[
+            "Binding",
+            "ComponentStatus",
+            "ConfigMap",
+            "Endpoints",
+            "Event",
+            "LimitRange",
+            "List",
+            "Namespace",
+            "Node",
+            "PersistentVolume",
+            "PersistentVolumeClaim",
+            "Pod",
+            "PodTemplate",
+            "ReplicationController",
+            "ResourceQuota",
+            "Secret",
+            "Service",
+            "ServiceAccount",
+        ],
+    ),
+    ("apps/v1", &["ControllerRevision", "DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"]),
+    ("batch/v1", &["CronJob", "Job"]),
+];
+
+/// Reports a kind that its group does not have.
+pub(super) fn check_kind(kind: &str, node: &Cursor<'_>, problems: &mut Vec<Violation>) {
+    let version = node.value()["apiVersion"].as_str();
+    let Some((version, known)) = KINDS.iter().find(|(group, _)| Some(*group) == version) else { return };
+    if let Some(at) = node.field("kind").filter(|_| !known.contains(&kind)) {
+        let hint = did_you_mean(kind, known.iter().copied());
+        at.error(format!("no matches for kind {kind:?} in version {version:?}{hint}"), problems);
+    }
 }
 
 /// Returns the identity of a workload or pod, without labels; `None` if it has none, which is

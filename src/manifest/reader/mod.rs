@@ -3,8 +3,11 @@
 //! `spec` reads the fields that probes, hooks and restarts depend on, which suffices for pods that
 //! others run. `pod` reads all fields of a pod.
 
+mod claim;
 pub(in crate::manifest) mod config_object;
 mod container;
+mod controller_fields;
+mod cron_schedule;
 mod env;
 pub(in crate::manifest) mod fields;
 mod file_volume;

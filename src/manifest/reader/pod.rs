@@ -320,6 +320,12 @@ pub(in crate::manifest) fn uid_from(text: &str) -> String {
 fn service_account(spec: &Cursor<'_>, problems: &mut Vec<Violation>) {
     // `serviceAccount` is the earlier name of the field, which an API server fills in, too.
     let accounts = ["serviceAccountName", "serviceAccount"].map(|field| (field, text(spec, field, problems)));
+    let invalid =
+        accounts.iter().find(|(_, name)| name.as_deref().is_some_and(|name| !is_dns_subdomain(name)));
+    if let Some(at) = invalid.and_then(|(field, _)| spec.field(field)) {
+        at.error(DNS_SUBDOMAIN, problems);
+        return;
+    }
     let named = accounts.iter().find(|(_, name)| name.as_deref().is_some_and(|name| name != "default"));
     if let Some(at) = named.and_then(|(field, _)| spec.field(field)) {
         problems.push(at.repeated_remark(file_volume::SERVICE_ACCOUNTS));

@@ -6,6 +6,7 @@ use crate::manifest::cursor::{Cursor, Violation};
 use crate::manifest::pod::{EmptyDirMedium, HostPathKind, PullPolicy, Volume, VolumeSource};
 use crate::manifest::pod_spec::PodSpec;
 use crate::manifest::quantity::Quantity;
+use crate::manifest::reader::claim::{self, CLAIM};
 use crate::manifest::reader::env::quantity;
 use crate::manifest::reader::fields::{FieldSet, list, pull_policy, required};
 use crate::manifest::reader::file_volume;
@@ -16,10 +17,6 @@ const EMPTY_DISK: VolumeSource = VolumeSource::EmptyDir { medium: EmptyDirMedium
 
 /// Reason why probeshim does not support most kinds of volumes.
 const CLUSTER: &str = "requires the storage of a cluster";
-
-/// Reason why probeshim does not support claims of volumes.
-pub(super) const CLAIM: &str =
-    "requires the storage of a cluster; --ignore-unsupported puts an emptyDir in its place";
 
 /// Kinds of volumes in whose place is an emptyDir if unsupported fields are ignored.
 const CLAIMS: [&str; 2] = ["persistentVolumeClaim", "ephemeral"];
@@ -122,7 +119,12 @@ fn source(node: &Cursor<'_>, pod: &PodSpec, problems: &mut Vec<Violation>) -> Op
         .collect();
     match kinds.as_slice() {
         [] => return Some(EMPTY_DISK),
-        [kind] if CLAIMS.contains(kind) => return Some(EMPTY_DISK),
+        [kind] if CLAIMS.contains(kind) => {
+            if let Some(template) = node.at(&["ephemeral", "volumeClaimTemplate"]) {
+                claim::check(&template, problems);
+            }
+            return Some(EMPTY_DISK);
+        }
         [kind] if !VOLUME.known.contains(kind) => return None,
         [_] => {}
         _ => {

@@ -1,9 +1,10 @@
 //! Reads the number and the order of a workload's pods.
 
 use crate::manifest::cursor::{Cursor, Violation};
+use crate::manifest::reader::claim::{self, CLAIM};
+use crate::manifest::reader::controller_fields;
 use crate::manifest::reader::fields::{FieldSet, flag, text};
 use crate::manifest::reader::selector::check_selector;
-use crate::manifest::reader::volume::CLAIM;
 use crate::manifest::scale::{JobSpec, Scale};
 use crate::manifest::validation::{DNS_LABEL, is_dns_label};
 use crate::manifest::workload::WorkloadKind;
@@ -102,18 +103,17 @@ pub(in crate::manifest) fn scale(
 ) -> Scale {
     check_name(kind, workload, problems);
     let Some(spec) = workload.field("spec") else { return Scale::ONE };
+    controller_fields::check(kind, &spec, problems);
     match kind {
         WorkloadKind::Pod => Scale::ONE,
         WorkloadKind::Deployment | WorkloadKind::ReplicaSet | WorkloadKind::ReplicationController => {
             REPLICAS.check(&spec, problems);
             check_selector(kind, &spec, problems);
-            check_strategy(&spec, "strategy", &["Recreate", "RollingUpdate"], problems);
             Scale::Replicas { first: 0, count: replicas(&spec, problems), is_ordered: false }
         }
         WorkloadKind::DaemonSet => {
             DAEMON_SET.check(&spec, problems);
             check_selector(kind, &spec, problems);
-            check_strategy(&spec, "updateStrategy", &["RollingUpdate", "OnDelete"], problems);
             Scale::ONE
         }
         WorkloadKind::StatefulSet => stateful_set(&spec, problems),
@@ -162,7 +162,9 @@ fn stateful_set(spec: &Cursor<'_>, problems: &mut Vec<Violation>) -> Scale {
     if let Some(at) = spec.field("serviceName").filter(|_| service.is_some_and(|name| !is_dns_label(&name))) {
         at.error(DNS_LABEL, problems);
     }
-    check_strategy(spec, "updateStrategy", &["RollingUpdate", "OnDelete"], problems);
+    for template in spec.items(&["volumeClaimTemplates"]) {
+        claim::check(&template, problems);
+    }
     let policy = spec.field("podManagementPolicy");
     let is_ordered =
         policy.and_then(|at| at.one_of(&[("OrderedReady", true), ("Parallel", false)], problems));
@@ -215,12 +217,6 @@ fn pods(spec: &Cursor<'_>, field: &str, problems: &mut Vec<Violation>) -> Option
 
 fn count(node: &Cursor<'_>, field: &str, problems: &mut Vec<Violation>) -> Option<u32> {
     node.field(field)?.non_negative(problems)
-}
-
-/// Reports a type of a strategy that Kubernetes does not have. Pods are replaced all at once,
-/// whatever the strategy is.
-fn check_strategy(spec: &Cursor<'_>, field: &str, known: &[&str], problems: &mut Vec<Violation>) {
-    check_choice(spec.at(&[field, "type"]), known, problems);
 }
 
 /// Reports a value that is not among the known ones. An empty value is the default.

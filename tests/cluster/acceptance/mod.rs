@@ -30,8 +30,11 @@ const FILES: usize = 1_200;
 
 /// Parts of messages about manifests that probeshim refuses although they are valid. docs/parity.md
 /// has the reasons.
-const DOCUMENTED: &[&str] =
-    &["supported values: \"Memory\", \"HugePages\", \"HugePages-SIZE\"", "the containers of the pod are: "];
+const DOCUMENTED: &[&str] = &[
+    "supported values: \"Memory\", \"HugePages\", \"HugePages-SIZE\"",
+    "the containers of the pod are: ",
+    "image.reference: Required value",
+];
 
 /// Fields for a scheduler, of which probeshim validates only what the kubelet uses.
 const FOR_SCHEDULERS: &[&str] = &[
