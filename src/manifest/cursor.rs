@@ -77,6 +77,11 @@ impl<'a> Cursor<'a> {
         Self { path, value, is_secret: self.is_secret, level: self.level }
     }
 
+    /// Returns another value at the same path.
+    pub(crate) fn with_value<'b>(&self, value: &'b Value) -> Cursor<'b> {
+        Cursor { path: self.path.clone(), value, is_secret: self.is_secret, level: self.level }
+    }
+
     /// Returns the same value with another path in errors.
     pub(crate) fn with_path(self, name: &str) -> Self {
         Self { path: name.to_owned(), ..self }

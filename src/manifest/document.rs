@@ -222,7 +222,12 @@ fn read_pods(
     check_is_versioned(node, &mut found);
     if let Some(kind) = kind {
         check_is_served(kind, node, &mut found);
+        if kind != WorkloadKind::Pod {
+            node.field("metadata").inspect(|metadata| pod::check_metadata(metadata, &mut found));
+        }
     }
+    let own_names = (kind == Some(WorkloadKind::StatefulSet)).then(|| without_host_names(template.value()));
+    let template = &own_names.as_ref().map_or_else(|| template.clone(), |value| template.with_value(value));
     pod::check_template(kind, template, &mut found);
     let (namespace, name) = owner.map(|owner| (owner.namespace, owner.name)).unwrap_or_default();
     let scale = kind.map(|kind| workload::scale(kind, node, &mut found));
@@ -249,6 +254,19 @@ fn read_pods(
             DocumentKind::Workload { kind, namespace, name, spec: spec.map(Arc::new) }
         }
     })
+}
+
+/// Returns the template of a `StatefulSet` without its host name and subdomain, in whose place its
+/// controller puts others. The API server does not check them
+/// (`pkg/apis/apps/validation/validation.go`: `ValidateStatefulSetSpec`).
+fn without_host_names(template: &Value) -> Value {
+    let mut template = template.clone();
+    if let Some(spec) = template.get_mut("spec").and_then(Value::as_object_mut) {
+        spec.retain(|field, value| {
+            !(value.is_string() && ["hostname", "subdomain"].contains(&field.as_str()))
+        });
+    }
+    template
 }
 
 /// Reports an object without an API version. An item of a typed list has none.

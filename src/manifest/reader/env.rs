@@ -234,6 +234,9 @@ fn named_data_ref(node: &Cursor<'_>, kind: DataKind, problems: &mut Vec<Violatio
 /// annotations.
 pub(super) fn field(node: &Cursor<'_>, is_file: bool, problems: &mut Vec<Violation>) -> Option<EnvField> {
     FIELD_REF.check(node, problems);
+    if let Some(at) = node.field("apiVersion").filter(|at| at.value() != "") {
+        at.one_of(&[("v1", ())], problems);
+    }
     let path = required(node, "fieldPath", "", problems)?;
     let of_map = |map: &str| path.strip_prefix(map)?.strip_prefix("['")?.strip_suffix("']");
     let found = match path.as_str() {

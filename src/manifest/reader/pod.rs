@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
@@ -133,11 +134,30 @@ pub(in crate::manifest) fn check_template(
     }
 }
 
+/// Reports unknown fields of metadata, and invalid labels, annotations and times.
+pub(in crate::manifest) fn check_metadata(metadata: &Cursor<'_>, problems: &mut Vec<Violation>) {
+    if metadata.object(problems).is_none() {
+        return;
+    }
+    METADATA.check(metadata, problems);
+    uid(metadata, problems);
+    for (field, is_label) in [("labels", true), ("annotations", false)] {
+        metadata.field(field).inspect(|texts| check_keys(texts, is_label, problems));
+    }
+    if let Some(at) = metadata.field("creationTimestamp") {
+        let is_time = at.value().as_str().is_some_and(|text| text.parse::<Timestamp>().is_ok());
+        if !is_time {
+            at.error("must be a time, such as 2026-01-31T12:00:00Z", problems);
+        }
+    }
+}
+
 /// Reports restart policies `OnFailure` and `Never` in workloads whose pods do not end, and
 /// `Always` in jobs.
 fn check_restart_policy(kind: WorkloadKind, template: &Cursor<'_>, problems: &mut Vec<Violation>) {
     let Some(spec) = template.field("spec").filter(|spec| spec.value().is_object()) else { return };
-    let policy = spec.field("restartPolicy");
+    // An empty text is the default.
+    let policy = spec.field("restartPolicy").filter(|policy| policy.value() != "");
     let said = policy.as_ref().and_then(|policy| policy.value().as_str());
     let ends = matches!(kind, WorkloadKind::Job | WorkloadKind::CronJob);
     match (policy, said) {
@@ -164,12 +184,8 @@ pub(in crate::manifest) fn read(
     let before = problems.len();
     // `field` treats absent and null alike.
     let metadata = pod.field("metadata");
-    if let Some(metadata) = metadata.as_ref().filter(|metadata| metadata.object(problems).is_some()) {
-        METADATA.check(metadata, problems);
-        uid(metadata, problems);
-        for (field, is_label) in [("labels", true), ("annotations", false)] {
-            metadata.field(field).inspect(|texts| check_keys(texts, is_label, problems));
-        }
+    if let Some(metadata) = &metadata {
+        check_metadata(metadata, problems);
     }
     let texts = |field: &str, problems: &mut Vec<Violation>| {
         let texts = metadata.as_ref().and_then(|metadata| metadata.field(field));

@@ -85,7 +85,9 @@ pub(crate) fn probe(
         if probe_type == ProbeType::Readiness {
             grace.error("must not be set for readinessProbes", problems);
         }
-        grace.number(1..=i32::MAX.into(), POSITIVE, problems)
+        // Kubernetes has 64 bits; this maximum is 68 years.
+        let seconds: Option<i64> = grace.number(1..=i64::MAX, POSITIVE, problems);
+        seconds.map(|seconds| u32::try_from(seconds).unwrap_or(u32::MAX).min(i32::MAX.unsigned_abs()))
     });
     node.deny_unknown(&PROBE_FIELDS, problems);
     handler.filter(|_| problems.len() == before).map(|handler| Probe {

@@ -86,7 +86,7 @@ fn a_generated_name_has_at_most_63_characters() {
 
 #[test]
 fn a_job_of_a_cron_job_has_one_name() {
-    let text = "{kind: CronJob, metadata: {name: web}, spec: {jobTemplate: {spec: {completions: 2, \
+    let text = "{kind: CronJob, metadata: {name: web}, spec: {schedule: '@daily', jobTemplate: {spec: {completions: 2, \
                 completionMode: Indexed, template: {spec: {restartPolicy: Never, containers: \
                 [{name: main, image: i}]}}}}}}";
     let workload = pod_set(text).unwrap().workloads.remove(0);
@@ -127,7 +127,7 @@ fn a_workload_with_a_name_that_makes_its_pods_invalid_is_refused() {
         }
     }
     let text = format!(
-        "{{kind: CronJob, metadata: {{name: {}}}, spec: {{jobTemplate: {{spec: {{template: {{spec: \
+        "{{kind: CronJob, metadata: {{name: {}}}, spec: {{schedule: '@daily', jobTemplate: {{spec: {{template: {{spec: \
          {{restartPolicy: Never, containers: [{{name: a, image: i}}]}}}}}}}}}}}}",
         &long[..53]
     );
@@ -175,7 +175,7 @@ fn invalid_numbers_of_pods_are_refused() {
         ("StatefulSet", "podManagementPolicy: Any", "spec.podManagementPolicy: Unsupported value: \"Any\""),
         (
             "StatefulSet",
-            "volumeClaimTemplates: [{}]",
+            "volumeClaimTemplates: [{spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}]",
             "spec.volumeClaimTemplates: Unsupported by probeshim: requires the storage of a cluster",
         ),
         (

@@ -34,6 +34,7 @@ const DOCUMENTED: &[&str] = &[
     "supported values: \"Memory\", \"HugePages\", \"HugePages-SIZE\"",
     "the containers of the pod are: ",
     "image.reference: Required value",
+    "image: Invalid value: \" 1 \": must not have leading or trailing whitespace",
 ];
 
 /// Fields for a scheduler, of which probeshim validates only what the kubelet uses.

@@ -116,7 +116,7 @@ fn a_job_that_is_suspended_keeps_its_successes_and_continues_afterwards() {
 fn a_cron_job_that_is_suspended_starts_no_job_and_leaves_a_job_that_has_started_alone() {
     let cron_job = |suspend: bool| {
         let text = format!(
-            "{{apiVersion: batch/v1, kind: CronJob, metadata: {{name: w}}, spec: {{suspend: {suspend}, jobTemplate: {{spec: {{template: \
+            "{{apiVersion: batch/v1, kind: CronJob, metadata: {{name: w}}, spec: {{suspend: {suspend}, schedule: '@daily', jobTemplate: {{spec: {{template: \
              {{spec: {{restartPolicy: Never, containers: [{{name: main, image: i}}]}}}}}}}}}}}}"
         );
         pod_set(&text).unwrap().workloads.remove(0)

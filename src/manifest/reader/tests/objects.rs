@@ -37,8 +37,8 @@ fn service_accounts_and_their_tokens_have_no_effect_and_are_no_errors() {
 #[test]
 fn claim_templates_become_empty_directories_if_unsupported_fields_are_ignored() {
     let text = "{kind: StatefulSet, metadata: {name: db}, spec: {serviceName: db, \
-                volumeClaimTemplates: [{metadata: {name: data}, spec: {}}], template: {spec: {\
-                volumes: [{name: data, hostPath: {path: /x}}, {name: b, ephemeral: {volumeClaimTemplate: {spec: {}}}}], \
+                volumeClaimTemplates: [{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}], template: {spec: {\
+                volumes: [{name: data, hostPath: {path: /x}}, {name: b, ephemeral: {volumeClaimTemplate: {spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}}}], \
                 containers: [{name: a, image: i, volumeMounts: [{name: data, mountPath: /d}, {name: b, mountPath: /b}]}]}}}}";
     let claims = ["spec.volumeClaimTemplates", "spec.template.spec.volumes[1].ephemeral"];
     assert_eq!(remarks_of(text, true), claims);
