@@ -1,5 +1,5 @@
-//! Checks the fields of workloads that only the controllers of a cluster use, as the API server does
-//! (`pkg/apis/apps/validation/validation.go`, `pkg/apis/batch/validation/validation.go`).
+//! Checks the fields of workloads that only the controllers of a cluster use, as the API server
+//! does (`pkg/apis/apps/validation/validation.go`, `pkg/apis/batch/validation/validation.go`).
 
 use crate::manifest::cursor::{Cursor, Violation};
 use crate::manifest::reader::cron_schedule;

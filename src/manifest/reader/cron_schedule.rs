@@ -1,5 +1,5 @@
-//! Checks the schedule of a `CronJob` as the parser of Kubernetes does (`github.com/robfig/cron/v3`:
-//! `ParseStandard`). No job is started by its schedule.
+//! Checks the schedule of a `CronJob` as the parser of Kubernetes does
+//! (`github.com/robfig/cron/v3`: `ParseStandard`). No job is started by its schedule.
 
 use crate::duration;
 
