@@ -8,6 +8,7 @@ use fixtures::node::Node;
 use fixtures::scenarios::judge::{self, Case};
 use fixtures::scenarios::parity::dry_run::hold;
 use fixtures::scenarios::parity::{self, Row};
+use fixtures::scenarios::probing::Probing;
 use fixtures::wait::wait_for;
 use serde_json::{Value, json};
 
@@ -75,4 +76,38 @@ fn dry_run_predicts_the_kill_of_a_pod_known_only_from_the_kubelet() {
     let containers = pod["containers"].as_array().unwrap();
     let running = containers.iter().find(|container| container["state"] == "running").unwrap();
     assert_eq!(running["probes"][0]["source"], "kubelet");
+}
+
+/// The sandbox has the configuration that kubectl applied, with fields of a newer Kubernetes.
+#[test]
+fn a_probe_of_last_applied_that_is_not_understood_is_shown_and_never_kills() {
+    let probing = need!(Probing::start(&[], "kill"));
+    let container = |handler: Value| {
+        json!({
+            "name": "main",
+            "image": "i",
+            "command": ["sleep", "100000"],
+            "livenessProbe": {"grpc": handler, "periodSeconds": 1, "failureThreshold": 1, "future": true},
+        })
+    };
+    let run = |name: &str, handler: Value| {
+        let spec = json!({"containers": [container(handler)]});
+        let applied = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec});
+        let note = "kubectl.kubernetes.io/last-applied-configuration";
+        let annotations = json!({note: applied.to_string()});
+        probing.run(&json!({"metadata": {"name": name, "annotations": annotations}, "spec": spec}))
+    };
+    run("newer", json!({"port": 19_500, "mode": "Mutual"}));
+    // Nothing listens there.
+    run("refused", json!({"port": 19_500, "mode": "TLS"}));
+    probing.wait_for_event("refused", "Killing", "", 1);
+    probing.wait_for_event("newer", "Unhealthy", "Liveness probe errored", 2);
+    let probe = &probing.status("newer")["containers"][0]["probes"][0];
+    assert_eq!(
+        (&probe["notUnderstood"], &probe["killed"], &probe["verdict"]),
+        (&json!("grpc.mode"), &json!(0), &json!("success")),
+        "{probe:#}"
+    );
+    let table = probing.shim.ask(&["probes"]);
+    assert!(table.contains("not understood (grpc.mode)"), "{table}");
 }
