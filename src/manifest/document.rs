@@ -10,7 +10,7 @@ use crate::manifest::cursor::{Cursor, Level, Violation};
 use crate::manifest::object_identity::{DEFAULT_NAMESPACE, check_kind, custom_group, owner};
 use crate::manifest::pod::Pod;
 use crate::manifest::pod_spec::PodSpec;
-use crate::manifest::reader::fields::check_api_version;
+use crate::manifest::reader::fields::{FieldSet, check_api_version};
 use crate::manifest::reader::{config_object, pod, spec, workload};
 use crate::manifest::source::Source;
 use crate::manifest::workload::{Workload, WorkloadKind};
@@ -18,6 +18,17 @@ use crate::manifest::workload_spec::WorkloadSpec;
 
 /// Fields of a pod with containers that have commands and probes.
 pub(super) const CONTAINER_FIELDS: [&str; 2] = ["initContainers", "containers"];
+
+/// Fields of a workload.
+const WORKLOAD: FieldSet = FieldSet::only(&["apiVersion", "kind", "metadata", "spec", "status"]);
+
+/// Kinds of other groups whose objects create pods, with or without a template.
+const CREATORS: [&str; 4] = [
+    "DeploymentConfig.apps.openshift.io",
+    "Job.batch.volcano.sh",
+    "Rollout.argoproj.io",
+    "Service.serving.knative.dev",
+];
 
 /// A pod, or a workload with the spec of its pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -166,12 +177,17 @@ pub(crate) fn read(
                 }
             }
             Object::Other(kind, node) => {
+                let before = problems.len();
                 if options.purpose != Purpose::Probe {
                     check_kind(&kind, &node, problems);
                 }
+                if problems.len() > before {
+                    return;
+                }
                 let text = |field| node.at(&["metadata", field])?.value().as_str().map(str::to_owned);
                 let [namespace, name] = ["namespace", "name"].map(|field| text(field).unwrap_or_default());
-                let has_template = node.at(&["spec", "template", "spec", "containers"]).is_some();
+                let has_template = node.at(&["spec", "template", "spec", "containers"]).is_some()
+                    || CREATORS.contains(&kind.as_str());
                 Some(DocumentKind::Ignored(IgnoredObject { kind, namespace, name, has_template }))
             }
         };
@@ -223,6 +239,7 @@ fn read_pods(
     if let Some(kind) = kind {
         check_is_served(kind, node, &mut found);
         if kind != WorkloadKind::Pod {
+            WORKLOAD.check(node, &mut found);
             node.field("metadata").inspect(|metadata| pod::check_metadata(metadata, &mut found));
         }
     }

@@ -72,12 +72,17 @@ impl FieldLines {
         match &self.children {
             Children::Fields(fields) => {
                 let mut lines = HashMap::new();
-                for (name, field) in fields {
+                let last: HashMap<&String, usize> =
+                    fields.iter().enumerate().map(|(place, (name, _))| (name, place)).collect();
+                for (place, (name, field)) in fields.iter().enumerate() {
                     let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
                     if let Some(earlier) = lines.insert(name, field.line) {
                         duplicates.push((path.clone(), [field.line, earlier]));
                     }
-                    field.add_duplicate_keys(&path, duplicates);
+                    // What an overridden value contains does not count.
+                    if last.get(name) == Some(&place) {
+                        field.add_duplicate_keys(&path, duplicates);
+                    }
                 }
             }
             Children::Items(items) => {

@@ -103,7 +103,12 @@ fn read_documents(path: &Path, texts: &DocumentTexts<'_>, options: ReadOptions) 
         if options.purpose != Purpose::Probe {
             read.remarks.extend(texts.duplicate_keys(place).into_iter().map(|key| {
                 let DuplicateKey { path, lines: [line, earlier] } = key;
-                located(line, format!("{path}: the key is on line {earlier} as well; the last one counts"))
+                let text = if line == earlier {
+                    "the key occurs twice".to_owned()
+                } else {
+                    format!("the key is on line {earlier} as well")
+                };
+                located(line, format!("{path}: {text}; the last one counts"))
             }));
             let remarks = remarks::remarks(document, options).into_iter();
             // A value with an error needs no remark.

@@ -81,7 +81,7 @@ pub(super) fn owner(
         }
     };
     let mut text = |path: &[&str]| node.at(path).and_then(|node| node.text(problems));
-    let namespace = text(&["metadata", "namespace"]);
+    let namespace = text(&["metadata", "namespace"]).filter(|namespace| !namespace.is_empty());
     let is_wrong = namespace.as_deref().is_some_and(|namespace| !is_dns_label(namespace));
     if let Some(at) = node.at(&["metadata", "namespace"]).filter(|_| is_wrong) {
         at.error(DNS_LABEL, problems);
@@ -100,7 +100,8 @@ fn generated_name(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<St
     let begin = at.text(problems)?;
     // The end is not the end of the name (`apimachinery/pkg/api/validation/generic.go`:
     // `maskTrailingDash`).
-    if !is_dns_subdomain(&begin.strip_suffix('-').map_or(begin.clone(), |begin| format!("{begin}a"))) {
+    let masked = begin.strip_suffix('-').filter(|begin| !begin.is_empty());
+    if !is_dns_subdomain(&masked.map_or(begin.clone(), |begin| format!("{begin}a"))) {
         at.error(DNS_SUBDOMAIN, problems);
     }
     Some(generate_name(&begin, &node.value().to_string()))

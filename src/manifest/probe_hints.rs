@@ -14,8 +14,8 @@ const EARLY: u32 = 30;
 /// Shells, whose option `-c` takes one text.
 const SHELLS: [&str; 6] = ["ash", "bash", "dash", "ksh", "sh", "zsh"];
 
-const WHOLE_LINE: &str = "the string is the name of the program, with its blanks, and no such program will be found: \
-                          each attempt errors, and an error never kills; write one string for each argument";
+const WHOLE_LINE: &str = "the whole string, with its blanks, is the name of the program; without such a program each attempt \
+                          errors, and an error never kills; write one string for each argument";
 
 const SEVERAL_SCRIPTS: &str =
     "the shell executes only the string after -c, and takes the next ones as its parameters $0, $1, …";
@@ -55,7 +55,7 @@ fn hints_of_container(container: &Cursor<'_>) -> Vec<Violation> {
         let kill = liveness.initial_delay.saturating_add(time_to_fail(liveness));
         if startup.is_none() && kill < EARLY {
             hints.push(node.remark(&format!(
-                "without a startupProbe, this kills a container that does not respond {kill}s after its start"
+                "without a startupProbe, this kills a container that does not respond within {kill}s of its start"
             )));
         }
         if let Some((_, readiness)) = &readiness
@@ -94,7 +94,11 @@ fn command_hint(probe: &Cursor<'_>) -> Option<Violation> {
 fn is_script(shell: &str, option: &str, script: &str) -> bool {
     let name = shell.rsplit('/').next().unwrap_or(shell);
     let is_option = option.strip_prefix('-').is_some_and(|letters| letters.ends_with('c'));
-    SHELLS.contains(&name) && is_option && !script.contains('$')
+    let takes_parameters = script.match_indices('$').any(|(place, _)| {
+        let rest = script[place + 1..].trim_start_matches('{');
+        rest.starts_with(|next: char| next.is_ascii_digit() || "@*#".contains(next))
+    });
+    SHELLS.contains(&name) && is_option && !takes_parameters
 }
 
 #[cfg(test)]
@@ -134,7 +138,7 @@ mod tests {
                 "livenessProbe: {tcpSocket: {port: 1}, failureThreshold: 2, initialDelaySeconds: 5}"
                     .to_owned(),
                 "livenessProbe",
-                "without a startupProbe, this kills a container that does not respond 25s after its start",
+                "without a startupProbe, this kills a container that does not respond within 25s of its start",
             ),
             (
                 "livenessProbe: {tcpSocket: {port: 1}}, readinessProbe: {tcpSocket: {port: 1}}".to_owned(),

@@ -112,15 +112,14 @@ fn several_ignored(kinds: &[&IgnoredKind<'_>]) -> String {
     let first = kinds.iter().map(|kind| &kind.first.0.at).next().map_or("", String::as_str);
     let service = kinds.iter().any(|kind| kind.first.1.kind == SERVICE);
     let service = if service { format!("; {NO_SERVICES}") } else { String::new() };
-    format!(
-        "{first}: {total} objects are ignored, because they define no pods: {}{service}",
-        counts.join(", ")
-    )
+    format!("{first}: {total} objects of other kinds are ignored: {}{service}", counts.join(", "))
 }
 
-/// Returns a kind without its group.
+/// Returns a kind without its group, unless a kind of Kubernetes has the same name.
 fn short_kind(kind: &str) -> &str {
-    kind.split('.').next().unwrap_or(kind)
+    let short = kind.split('.').next().unwrap_or(kind);
+    let is_taken = short == SERVICE || WorkloadKind::named(short).is_some() || KINDS.contains(&short);
+    if is_taken { kind } else { short }
 }
 
 /// Returns the kind and name of an object, with its namespace if it is known.
@@ -250,7 +249,7 @@ mod tests {
         let expected = [
             "web.yaml:5: Deploymnet shop/web is ignored: the kind defines no pods, did you mean \"Deployment\"?",
             "web.yaml:18: Rollout.argoproj.io shop/web and 1 more are left out: the kind creates pods, and is not supported",
-            "web.yaml:12: 4 objects are ignored, because they define no pods: 3 Service, 1 Namespace; there is no \
+            "web.yaml:12: 4 objects of other kinds are ignored: 3 Service, 1 Namespace; there is no \
              service network; `probeshim pods -o wide` shows the addresses of pods",
         ];
         assert_eq!(ignored_objects(documents.iter()), expected);

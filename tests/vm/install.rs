@@ -100,17 +100,6 @@ fn a_kubelet_is_switched_and_reverted_in_each_way() {
 
     // A mount of a service reaches a container.
     assert_eq!(text("mounts"), "tmpfs 8.0M");
-
-    // Kubelets of other distributions.
-    shows("install-rke2", "confirmed");
-    shows("config-rke2", "kubelet-arg+:\n- container-runtime-endpoint=unix:///run/probeshim/probeshim.sock");
-    assert_eq!((text("endpoint-rke2"), text("files-rke2")), (PROBESHIM.to_owned(), String::new()));
-    shows("install-snap.microk8s.daemon-kubelite", "snap restart microk8s.daemon-kubelite");
-    shows("install-k0sworker", "systemctl daemon-reload && systemctl restart k0sworker.service");
-    shows(
-        "install-none",
-        "no kubelet was found: this node has no unit kubelet.service, nor one of k3s, RKE2",
-    );
 }
 
 /// Returns a pod that writes the type and the size of its volume in memory, which play mounts.

@@ -8,6 +8,7 @@ mod direct;
 mod direct_limits;
 mod disk;
 mod install;
+mod layouts;
 mod payload;
 mod upgrades;
 

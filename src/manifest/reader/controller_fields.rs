@@ -6,19 +6,20 @@ use crate::manifest::reader::cron_schedule;
 use crate::manifest::reader::fields::{FieldSet, required, text};
 use crate::manifest::workload::WorkloadKind;
 
-/// Fields with a number that is not negative.
-const COUNTS: [&str; 7] = [
+/// Fields with a number of 32 bits that is not negative.
+const COUNTS: [&str; 6] = [
     "minReadySeconds",
     "revisionHistoryLimit",
     "progressDeadlineSeconds",
     "ttlSecondsAfterFinished",
-    "startingDeadlineSeconds",
     "successfulJobsHistoryLimit",
     "failedJobsHistoryLimit",
 ];
 
 /// Default of `progressDeadlineSeconds`.
 const PROGRESS_DEADLINE: i64 = 600;
+
+const REPLACEMENT_POLICIES: [(&str, ()); 2] = [("TerminatingOrFailed", ()), ("Failed", ())];
 
 const STRATEGY: FieldSet = FieldSet::only(&["type", "rollingUpdate"]);
 
@@ -28,8 +29,18 @@ const ROLLING_UPDATE_OF_STATEFUL_SET: FieldSet = FieldSet::only(&["partition", "
 
 /// Reports invalid fields of the spec of a workload.
 pub(super) fn check(kind: WorkloadKind, spec: &Cursor<'_>, problems: &mut Vec<Violation>) {
-    for at in COUNTS.iter().filter_map(|field| spec.field(field)) {
+    // The API server takes any limit of a StatefulSet.
+    let is_checked = |field: &&&str| kind != WorkloadKind::StatefulSet || **field != "revisionHistoryLimit";
+    for at in COUNTS.iter().filter(is_checked).filter_map(|field| spec.field(field)) {
         at.non_negative::<u32>(problems);
+    }
+    let deadline = spec.field("startingDeadlineSeconds");
+    deadline
+        .and_then(|at| at.number::<i64>(0..=i64::MAX, "must be an integer that is not negative", problems));
+    spec.field("podReplacementPolicy").and_then(|at| at.one_of(&REPLACEMENT_POLICIES, problems));
+    let retention = spec.field("persistentVolumeClaimRetentionPolicy");
+    for at in ["whenDeleted", "whenScaled"].iter().filter_map(|field| retention.as_ref()?.field(field)) {
+        at.one_of(&[("Retain", ()), ("Delete", ())], problems);
     }
     match kind {
         WorkloadKind::Deployment => {
@@ -82,7 +93,6 @@ fn check_strategy(
     }
     let Some(rolling) = strategy.field("rollingUpdate") else { return };
     let is_rolling = named.is_none_or(|at| at.value() == "RollingUpdate");
-    // The API server ignores it in a DaemonSet of another type.
     if !is_rolling && kind != WorkloadKind::DaemonSet {
         rolling.forbidden("may not be specified unless the strategy `type` is RollingUpdate", problems);
         return;
@@ -90,15 +100,22 @@ fn check_strategy(
     if kind == WorkloadKind::StatefulSet {
         ROLLING_UPDATE_OF_STATEFUL_SET.check(&rolling, problems);
         rolling.field("partition").and_then(|at| at.non_negative::<u32>(problems));
-        rolling.field("maxUnavailable").and_then(|at| int_or_percent(&at, problems));
+        if let Some(at) = rolling.field("maxUnavailable")
+            && int_or_percent(&at, true, problems) == Some(0)
+        {
+            at.error("cannot be 0", problems);
+        }
         return;
     }
     ROLLING_UPDATE.check(&rolling, problems);
-    let mut read = |field| rolling.field(field).map(|at| (int_or_percent(&at, problems), at));
-    let (surge, unavailable) = (read("maxSurge"), read("maxUnavailable"));
+    // The API server ignores it in a DaemonSet of another type.
     if !is_rolling {
         return;
     }
+    let mut read =
+        |field, is_limited| rolling.field(field).map(|at| (int_or_percent(&at, is_limited, problems), at));
+    let (surge, unavailable) =
+        (read("maxSurge", kind == WorkloadKind::DaemonSet), read("maxUnavailable", true));
     let is_zero = |read: &Option<(Option<u32>, Cursor<'_>)>, default: bool| {
         read.as_ref().map_or(default, |(number, _)| *number == Some(0))
     };
@@ -118,16 +135,16 @@ fn check_strategy(
 
 /// Returns `maxUnavailable` as it is read, without errors.
 fn unavailable_of<'a>(rolling: &Cursor<'a>) -> Option<(Option<u32>, Cursor<'a>)> {
-    rolling.field("maxUnavailable").map(|at| (int_or_percent(&at, &mut Vec::new()), at))
+    rolling.field("maxUnavailable").map(|at| (int_or_percent(&at, true, &mut Vec::new()), at))
 }
 
-/// Reads a number of pods, or a percentage of at most 100.
-fn int_or_percent(at: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<u32> {
+/// Reads a number of pods, or a percentage, which is at most 100 if it is limited.
+fn int_or_percent(at: &Cursor<'_>, is_limited: bool, problems: &mut Vec<Violation>) -> Option<u32> {
     let Some(text) = at.value().as_str() else { return at.non_negative(problems) };
     let digits = text.strip_suffix('%').filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));
     let number = digits.and_then(|digits| digits.parse().ok());
     match number {
-        Some(number) if number <= 100 => Some(number),
+        Some(number) if number <= 100 || !is_limited => Some(number),
         Some(_) => {
             at.error("must not be greater than 100%", problems);
             None
@@ -148,8 +165,10 @@ fn check_schedule(spec: &Cursor<'_>, problems: &mut Vec<Violation>) {
     }
     let zone = text(spec, "timeZone", problems);
     let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b"_+-/".contains(&byte);
-    if let Some(at) = spec.field("timeZone").filter(|_| !zone.is_some_and(|zone| zone.bytes().all(is_known)))
-    {
+    let is_zone = zone.is_some_and(|zone| {
+        zone.bytes().all(is_known) && !zone.starts_with('/') && !zone.eq_ignore_ascii_case("local")
+    });
+    if let Some(at) = spec.field("timeZone").filter(|_| !is_zone) {
         at.error("must be the name of a time zone, such as Europe/Berlin", problems);
     }
     if let Some(job) = spec.at(&["jobTemplate", "spec"]) {

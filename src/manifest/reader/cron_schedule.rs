@@ -1,13 +1,23 @@
 //! Checks the schedule of a `CronJob` as the parser of Kubernetes does
 //! (`github.com/robfig/cron/v3`: `ParseStandard`). No job is started by its schedule.
 
-use crate::duration;
-
 /// Schedules with a name.
 const NAMED: [&str; 7] = ["@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"];
 
 /// Begin of a schedule with a fixed interval.
 const EVERY: &str = "@every ";
+
+/// Units of Go's durations in nanoseconds.
+const UNITS: [(&str, f64); 8] = [
+    ("ns", 1.0),
+    ("us", 1e3),
+    ("\u{b5}s", 1e3),
+    ("\u{3bc}s", 1e3),
+    ("ms", 1e6),
+    ("s", 1e9),
+    ("m", 60e9),
+    ("h", 3600e9),
+];
 
 const MONTHS: [&str; 12] =
     ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
@@ -36,8 +46,7 @@ pub(super) fn fault(schedule: &str) -> Option<String> {
         return Some("cannot use TZ or CRON_TZ in schedule, use timeZone field instead".to_owned());
     }
     if schedule.starts_with('@') {
-        let is_known = NAMED.contains(&schedule)
-            || schedule.strip_prefix(EVERY).is_some_and(|interval| duration::parse(interval).is_some());
+        let is_known = NAMED.contains(&schedule) || schedule.strip_prefix(EVERY).is_some_and(is_go_duration);
         return (!is_known).then(|| format!("unrecognized descriptor: {schedule}"));
     }
     let fields: Vec<&str> = schedule.split_whitespace().collect();
@@ -48,6 +57,28 @@ pub(super) fn fault(schedule: &str) -> Option<String> {
         field.split(',').filter(|range| !range.is_empty()).map(move |range| check_range(range, bounds))
     });
     ranges.find_map(Result::err)
+}
+
+/// Returns whether Go's `time.ParseDuration` takes a text, such as `-1h30m`.
+fn is_go_duration(text: &str) -> bool {
+    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
+    if unsigned == "0" {
+        return true;
+    }
+    let (mut rest, mut nanoseconds) = (unsigned, 0.0);
+    while !rest.is_empty() {
+        let digits =
+            rest.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(rest.len());
+        let (number, after) = rest.split_at(digits);
+        // A longer unit comes before one with which it begins.
+        let Some((unit, factor)) = UNITS.iter().find(|(unit, _)| after.starts_with(unit)) else {
+            return false;
+        };
+        let Ok(number) = number.parse::<f64>() else { return false };
+        nanoseconds += number * factor;
+        rest = &after[unit.len()..];
+    }
+    !unsigned.is_empty() && nanoseconds < 9.2e18
 }
 
 /// Checks a range of a field, such as `1-5`, `*/10` or `mon`.
@@ -103,6 +134,8 @@ mod tests {
             "5/15 * * * *",
             "@daily",
             "@every 1h30m",
+            "@every -1.5h",
+            "@every 0",
         ] {
             assert_eq!(fault(schedule), None, "{schedule}");
         }
@@ -116,6 +149,9 @@ mod tests {
             ("1/2/3 * * * *", "too many slashes: 1/2/3"),
             ("a * * * *", "failed to parse int from a"),
             ("* * * * 7", "end of range (7) above maximum (6): 7"),
+            ("@every 1", "unrecognized descriptor: @every 1"),
+            ("@every 1h 1m", "unrecognized descriptor: @every 1h 1m"),
+            ("@every 9999999999h", "unrecognized descriptor: @every 9999999999h"),
             ("@never", "unrecognized descriptor: @never"),
             ("TZ=UTC * * * * *", "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"),
         ] {

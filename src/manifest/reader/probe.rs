@@ -169,7 +169,10 @@ fn read_handler(name: &'static str, node: &Cursor<'_>, problems: &mut Vec<Violat
     let before = problems.len();
     node.deny_unknown(fields, problems);
     for unknown in &mut problems[before..] {
-        unknown.message.push_str("; the handler is not understood");
+        // Another level is the remedy for a misplaced field.
+        if !unknown.message.contains("; it is") {
+            unknown.message.push_str("; the handler is not understood");
+        }
     }
     match name {
         "exec" => command(node, problems).map(Handler::Exec),

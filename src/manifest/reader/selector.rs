@@ -45,9 +45,13 @@ impl Requirement<'_> {
 /// `ValidateDeploymentSpec`, `ValidatePodTemplateSpecForReplicaSet`).
 pub(super) fn check_selector(kind: WorkloadKind, spec: &Cursor<'_>, problems: &mut Vec<Violation>) {
     let labels = spec.at(&["template", "metadata", "labels"]);
-    let Some(selector) = spec.field("selector") else {
-        // The selector of a ReplicationController is by default the labels of the template.
-        if kind != WorkloadKind::ReplicationController || labels.is_none() {
+    let is_empty = |object: &Cursor<'_>| object.value().as_object().is_some_and(Map::is_empty);
+    // The selector of a ReplicationController is by default the labels of the template.
+    let has_default = kind == WorkloadKind::ReplicationController
+        && labels.as_ref().is_some_and(|labels| !is_empty(labels));
+    let selector = spec.field("selector").filter(|selector| !(has_default && is_empty(selector)));
+    let Some(selector) = selector else {
+        if !has_default {
             spec.missing(
                 "selector",
                 "labels of the template, which identify the pods of the workload",

@@ -54,6 +54,10 @@ const VOLUME: FieldSet = FieldSet {
     ],
 };
 
+const CLAIM_VOLUME: FieldSet = FieldSet::only(&["claimName", "readOnly"]);
+
+const EPHEMERAL: FieldSet = FieldSet::only(&["volumeClaimTemplate"]);
+
 const EMPTY_DIR: FieldSet = FieldSet::only(&["medium", "sizeLimit"]);
 
 const HOST_PATH: FieldSet = FieldSet::only(&["path", "type"]);
@@ -120,8 +124,15 @@ fn source(node: &Cursor<'_>, pod: &PodSpec, problems: &mut Vec<Violation>) -> Op
     match kinds.as_slice() {
         [] => return Some(EMPTY_DISK),
         [kind] if CLAIMS.contains(kind) => {
-            if let Some(template) = node.at(&["ephemeral", "volumeClaimTemplate"]) {
-                claim::check(&template, problems);
+            if let Some(claim) = node.field("persistentVolumeClaim") {
+                CLAIM_VOLUME.check(&claim, problems);
+                required(&claim, "claimName", "", problems);
+            } else if let Some(ephemeral) = node.field("ephemeral") {
+                EPHEMERAL.check(&ephemeral, problems);
+                match ephemeral.field("volumeClaimTemplate") {
+                    Some(template) => claim::check(&template, problems),
+                    None => ephemeral.missing("volumeClaimTemplate", "", problems),
+                }
             }
             return Some(EMPTY_DISK);
         }

@@ -24,20 +24,19 @@ const JOB_RULES: &str = "probeshim ends a job by its completions and its backoff
 
 const REPLICAS: FieldSet = FieldSet {
     known: &["replicas", "selector", "template"],
-    ignored: &[
-        "strategy",
-        "minReadySeconds",
-        "revisionHistoryLimit",
-        "paused",
-        "progressDeadlineSeconds",
-        "rollbackTo",
-    ],
+    ignored: &["strategy", "minReadySeconds", "revisionHistoryLimit", "paused", "progressDeadlineSeconds"],
+    unsupported: &[],
+};
+
+const REPLICAS_ALONE: FieldSet = FieldSet {
+    known: &["replicas", "selector", "template"],
+    ignored: &["minReadySeconds"],
     unsupported: &[],
 };
 
 const DAEMON_SET: FieldSet = FieldSet {
     known: &["selector", "template"],
-    ignored: &["updateStrategy", "minReadySeconds", "revisionHistoryLimit", "templateGeneration"],
+    ignored: &["updateStrategy", "minReadySeconds", "revisionHistoryLimit"],
     unsupported: &[],
 };
 
@@ -107,7 +106,9 @@ pub(in crate::manifest) fn scale(
     match kind {
         WorkloadKind::Pod => Scale::ONE,
         WorkloadKind::Deployment | WorkloadKind::ReplicaSet | WorkloadKind::ReplicationController => {
-            REPLICAS.check(&spec, problems);
+            let fields = if kind == WorkloadKind::Deployment { REPLICAS } else { REPLICAS_ALONE };
+            fields.check(&spec, problems);
+            flag(&spec, "paused", problems);
             check_selector(kind, &spec, problems);
             Scale::Replicas { first: 0, count: replicas(&spec, problems), is_ordered: false }
         }
@@ -143,8 +144,13 @@ pub(in crate::manifest) fn claim_templates(kind: Option<WorkloadKind>, workload:
 
 /// Reports a name that its kind cannot have, and that other kinds can.
 fn check_name(kind: WorkloadKind, workload: &Cursor<'_>, problems: &mut Vec<Violation>) {
-    let Some(at) = workload.at(&["metadata", "name"]) else { return };
+    let at = ["name", "generateName"]
+        .iter()
+        .find_map(|field| workload.at(&["metadata", field]).filter(|at| at.value() != ""));
+    let Some(at) = at else { return };
     let Some(name) = at.value().as_str().filter(|_| !at.has_error(problems)) else { return };
+    // The dash at the end of generateName is not the end of the name.
+    let name = name.trim_end_matches('-');
     match kind {
         WorkloadKind::StatefulSet if !is_dns_label(name) => at.error(DNS_LABEL, problems),
         WorkloadKind::CronJob if name.len() > MAX_CRON_JOB_NAME => {
@@ -163,9 +169,10 @@ fn stateful_set(spec: &Cursor<'_>, problems: &mut Vec<Violation>) -> Scale {
         at.error(DNS_LABEL, problems);
     }
     for template in spec.items(&["volumeClaimTemplates"]) {
+        claim::check_name(&template, problems);
         claim::check(&template, problems);
     }
-    let policy = spec.field("podManagementPolicy");
+    let policy = spec.field("podManagementPolicy").filter(|policy| policy.value() != "");
     let is_ordered =
         policy.and_then(|at| at.one_of(&[("OrderedReady", true), ("Parallel", false)], problems));
     let ordinals = spec.field("ordinals");
@@ -193,10 +200,17 @@ fn job(spec: &Cursor<'_>, problems: &mut Vec<Violation>) -> JobSpec {
         parallelism: parallelism.unwrap_or(1),
         backoff_limit: count(spec, "backoffLimit", problems).unwrap_or(BACKOFF_LIMIT),
         is_indexed,
-        active_deadline: count(spec, "activeDeadlineSeconds", problems),
+        active_deadline: active_deadline(spec, problems),
         is_suspended: flag(spec, "suspend", problems),
         may_start: true,
     }
+}
+
+/// Reads a deadline in seconds. Kubernetes has 64 bits; more than 32 bits are 136 years.
+fn active_deadline(spec: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<u32> {
+    let reason = "must be an integer that is not negative";
+    let seconds: i64 = spec.field("activeDeadlineSeconds")?.number(0..=i64::MAX, reason, problems)?;
+    Some(u32::try_from(seconds).unwrap_or(u32::MAX))
 }
 
 /// Reads `replicas`, whose default is 1.

@@ -175,7 +175,7 @@ fn invalid_numbers_of_pods_are_refused() {
         ("StatefulSet", "podManagementPolicy: Any", "spec.podManagementPolicy: Unsupported value: \"Any\""),
         (
             "StatefulSet",
-            "volumeClaimTemplates: [{spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}]",
+            "volumeClaimTemplates: [{metadata: {name: d}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}]",
             "spec.volumeClaimTemplates: Unsupported by probeshim: requires the storage of a cluster",
         ),
         (
