@@ -79,7 +79,7 @@ impl FieldLines {
                     if let Some(earlier) = lines.insert(name, field.line) {
                         duplicates.push((path.clone(), [field.line, earlier]));
                     }
-                    // What an overridden value contains does not count.
+                    // Keys within an overridden value do not count.
                     if last.get(name) == Some(&place) {
                         field.add_duplicate_keys(&path, duplicates);
                     }
