@@ -43,7 +43,7 @@ kubelet_endpoint >out/endpoint-rke2
 cat /etc/rancher/rke2/config.yaml.d/zz-probeshim.yaml >out/config-rke2
 record 0 uninstall-rke2 probeshim uninstall --yes --purge
 wait_endpoint /run/k3s/containerd/containerd.sock
-ls -A /etc/rancher/rke2/config.yaml.d >out/files-rke2
+ls -A /etc/rancher/rke2 >out/files-rke2
 
 echo "layouts of other distributions, imitated: MicroK8s and k0s are switched by hand"
 systemctl stop rke2-agent
