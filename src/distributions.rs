@@ -2,12 +2,18 @@
 
 use std::path::Path;
 
+/// Socket of the containerd that k3s and RKE2 start.
+pub(crate) const K3S_CONTAINERD: &str = "/run/k3s/containerd/containerd.sock";
+
+/// Socket of the containerd of the distribution `MicroK8s`.
+pub(crate) const MICROK8S_CONTAINERD: &str = "/var/snap/microk8s/common/run/containerd.sock";
+
+/// Socket of the containerd of k0s.
+pub(crate) const K0S_CONTAINERD: &str = "/run/k0s/containerd.sock";
+
 /// Sockets of the containerd of each distribution.
-const CONTAINERD: [(&str, &str); 3] = [
-    ("k3s or RKE2", "/run/k3s/containerd/containerd.sock"),
-    ("MicroK8s", "/var/snap/microk8s/common/run/containerd.sock"),
-    ("k0s", "/run/k0s/containerd.sock"),
-];
+const CONTAINERD: [(&str, &str); 3] =
+    [("k3s or RKE2", K3S_CONTAINERD), ("MicroK8s", MICROK8S_CONTAINERD), ("k0s", K0S_CONTAINERD)];
 
 /// Socket of the containerd of a node without such a distribution.
 pub(crate) const DEFAULT_CONTAINERD: &str = "/run/containerd/containerd.sock";

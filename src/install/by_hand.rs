@@ -2,6 +2,7 @@
 //! administrator switches them by hand.
 
 use super::systemctl::{ServiceManager, ServiceManagerError, property};
+use crate::distributions::{K0S_CONTAINERD, MICROK8S_CONTAINERD};
 
 /// Endpoint of probeshim, as a flag of a kubelet.
 const FLAG: &str = "--container-runtime-endpoint=unix:///run/probeshim/probeshim.sock";
@@ -20,7 +21,7 @@ const KUBELETS: [ManualKubelet; 2] = [
     ManualKubelet {
         name: "MicroK8s",
         units: &["snap.microk8s.daemon-kubelite.service"],
-        containerd: "/var/snap/microk8s/common/run/containerd.sock",
+        containerd: MICROK8S_CONTAINERD,
         switch: |_| {
             format!(
                 "add this line at the end of /var/snap/microk8s/current/args/kubelet:\n  {FLAG}\nand run:\n  \
@@ -31,7 +32,7 @@ const KUBELETS: [ManualKubelet; 2] = [
     ManualKubelet {
         name: "k0s",
         units: &["k0sworker.service", "k0scontroller.service"],
-        containerd: "/run/k0s/containerd.sock",
+        containerd: K0S_CONTAINERD,
         switch: |unit| {
             format!(
                 "add this flag at the end of ExecStart= in /etc/systemd/system/{unit} (or to its --kubelet-extra-args):\n  \

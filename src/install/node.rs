@@ -8,6 +8,7 @@ use super::paths::Paths;
 use super::switch::KubeletSwitch;
 use super::systemctl::{ServiceManager, property};
 use super::{InstallError, finding::Finding};
+use crate::distributions::K3S_CONTAINERD;
 use crate::regular_file::{MAX_SMALL_FILE_BYTES, read};
 use crate::socket::SocketPath;
 
@@ -17,9 +18,6 @@ pub(super) const KUBELET_UNIT: &str = "kubelet.service";
 /// Units of k3s and RKE2, which run a kubelet.
 const K3S_UNITS: [&str; 4] =
     ["k3s.service", "k3s-agent.service", "rke2-server.service", "rke2-agent.service"];
-
-/// Socket of the containerd that k3s and RKE2 start.
-const K3S_CONTAINERD: &str = "unix:///run/k3s/containerd/containerd.sock";
 
 /// A kubelet of the node.
 #[derive(Clone, Debug)]
@@ -61,7 +59,7 @@ impl NodeKubelet {
             if is_loaded(&unit)? {
                 let switch = KubeletSwitch::K3s { unit: unit.to_owned() };
                 let mut config = KubeletConfig::read(&[], paths)?;
-                K3S_CONTAINERD.clone_into(&mut config.endpoint);
+                config.endpoint = format!("unix://{K3S_CONTAINERD}");
                 config.endpoint_source = format!("default of {}", switch.layout());
                 return Ok(Some(Self { switch, pid: main_pid(manager, unit)?, extra_args: None, config }));
             }

@@ -2,8 +2,9 @@
 
 use crate::manifest::cursor::{Cursor, Violation};
 use crate::manifest::quantity::Quantity;
-use crate::manifest::reader::fields::{FieldSet, list, required, text};
-use crate::manifest::validation::{DNS_LABEL, DNS_SUBDOMAIN, is_dns_label, is_dns_subdomain};
+use crate::manifest::reader::env::quantity;
+use crate::manifest::reader::fields::{FieldSet, list, object_name, required, text};
+use crate::manifest::validation::{DNS_LABEL, is_dns_label};
 
 /// Reason why probeshim does not support claims of volumes.
 pub(super) const CLAIM: &str =
@@ -61,28 +62,15 @@ pub(super) fn check(template: &Cursor<'_>, problems: &mut Vec<Violation>) {
     if let Some(at) = spec.field("accessModes").filter(|_| has_mode(true) && has_mode(false)) {
         at.forbidden("may not use ReadWriteOncePod with other access modes", problems);
     }
-    let class = text(&spec, "storageClassName", problems);
-    if let Some(at) =
-        spec.field("storageClassName").filter(|_| class.is_some_and(|it| !is_dns_subdomain(&it)))
-    {
-        at.error(DNS_SUBDOMAIN, problems);
-    }
+    object_name(&spec, "storageClassName", problems);
     text(&spec, "volumeName", problems);
     spec.field("volumeMode").and_then(|at| at.one_of(&[("Block", ()), ("Filesystem", ())], problems));
     let Some(storage) = spec.at(&["resources", "requests", "storage"]) else {
         spec.missing("resources.requests.storage", "", problems);
         return;
     };
-    let amount = match storage.value() {
-        serde_json::Value::String(text) => Quantity::parse(text),
-        serde_json::Value::Number(number) => Quantity::parse(&number.to_string()),
-        _ => None,
-    };
-    match amount {
-        None => storage.error("must be a quantity, such as 10Gi", problems),
-        Some(amount) if amount.is_zero() || amount.units() < 0 => {
-            storage.error("must be greater than zero", problems);
-        }
-        Some(_) => {}
+    // No quantity is negative.
+    if quantity(&storage, problems).is_some_and(Quantity::is_zero) {
+        storage.error("must be greater than zero", problems);
     }
 }

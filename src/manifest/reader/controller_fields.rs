@@ -3,7 +3,7 @@
 
 use crate::manifest::cursor::{Cursor, Violation};
 use crate::manifest::reader::cron_schedule;
-use crate::manifest::reader::fields::{FieldSet, required, text};
+use crate::manifest::reader::fields::{FieldSet, check_choice, required, text};
 use crate::manifest::workload::WorkloadKind;
 
 /// Fields with a number of 32 bits that is not negative.
@@ -50,7 +50,10 @@ pub(super) fn check(kind: WorkloadKind, spec: &Cursor<'_>, problems: &mut Vec<Vi
         WorkloadKind::DaemonSet | WorkloadKind::StatefulSet => {
             check_strategy(kind, spec, "updateStrategy", &["RollingUpdate", "OnDelete"], problems);
         }
-        WorkloadKind::CronJob => check_schedule(spec, problems),
+        WorkloadKind::CronJob => {
+            check_choice(spec.field("concurrencyPolicy"), &["Allow", "Forbid", "Replace"], problems);
+            check_schedule(spec, problems);
+        }
         WorkloadKind::Pod
         | WorkloadKind::ReplicaSet
         | WorkloadKind::ReplicationController
@@ -87,10 +90,7 @@ fn check_strategy(
     let Some(strategy) = spec.field(field) else { return };
     STRATEGY.check(&strategy, problems);
     let named = strategy.field("type").filter(|at| at.value() != "");
-    if let Some(at) = &named {
-        let choices: Vec<(&str, ())> = known.iter().map(|known| (*known, ())).collect();
-        at.one_of(&choices, problems);
-    }
+    check_choice(named.clone(), known, problems);
     let Some(rolling) = strategy.field("rollingUpdate") else { return };
     let is_rolling = named.is_none_or(|at| at.value() == "RollingUpdate");
     if !is_rolling && kind != WorkloadKind::DaemonSet {
@@ -112,30 +112,19 @@ fn check_strategy(
     if !is_rolling {
         return;
     }
-    let mut read =
-        |field, is_limited| rolling.field(field).map(|at| (int_or_percent(&at, is_limited, problems), at));
-    let (surge, unavailable) =
-        (read("maxSurge", kind == WorkloadKind::DaemonSet), read("maxUnavailable", true));
-    let is_zero = |read: &Option<(Option<u32>, Cursor<'_>)>, default: bool| {
-        read.as_ref().map_or(default, |(number, _)| *number == Some(0))
-    };
+    let is_daemon_set = kind == WorkloadKind::DaemonSet;
+    let [surge, unavailable] = ["maxSurge", "maxUnavailable"].map(|field| rolling.field(field));
+    let surge_count = surge.as_ref().map(|at| int_or_percent(at, is_daemon_set, problems));
+    let unavailable_count = unavailable.as_ref().map(|at| int_or_percent(at, true, problems));
     // By default, a Deployment surges by 25 %, and a DaemonSet does not.
-    let has_surge = !is_zero(&surge, kind == WorkloadKind::DaemonSet);
-    match unavailable {
-        Some((Some(0), at)) if !has_surge => at.error("may not be 0 when `maxSurge` is 0", problems),
-        _ => {}
+    let has_no_surge = surge_count.map_or(is_daemon_set, |count| count == Some(0));
+    if let Some(at) = unavailable.filter(|_| has_no_surge && unavailable_count == Some(Some(0))) {
+        at.error("may not be 0 when `maxSurge` is 0", problems);
     }
-    if kind == WorkloadKind::DaemonSet
-        && let Some((Some(1..), at)) = &surge
-        && !is_zero(&unavailable_of(&rolling), false)
-    {
+    let is_both = matches!(surge_count, Some(Some(1..))) && unavailable_count != Some(Some(0));
+    if let Some(at) = surge.filter(|_| is_daemon_set && is_both) {
         at.error("may not be set when maxUnavailable is non-zero", problems);
     }
-}
-
-/// Returns `maxUnavailable` as it is read, without errors.
-fn unavailable_of<'a>(rolling: &Cursor<'a>) -> Option<(Option<u32>, Cursor<'a>)> {
-    rolling.field("maxUnavailable").map(|at| (int_or_percent(&at, true, &mut Vec::new()), at))
 }
 
 /// Reads a number of pods, or a percentage, which is at most 100 if it is limited.

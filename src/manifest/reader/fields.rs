@@ -7,7 +7,8 @@ use serde_json::Value;
 use crate::manifest::cursor::{Cursor, Violation};
 use crate::manifest::pod::PullPolicy;
 use crate::manifest::validation::{
-    IP_ADDRESS, LABEL_VALUE, QUALIFIED_NAME, is_label_value, is_qualified_name,
+    DNS_SUBDOMAIN, IP_ADDRESS, LABEL_VALUE, QUALIFIED_NAME, is_dns_subdomain, is_label_value,
+    is_qualified_name,
 };
 
 /// Names of the fields that an object can have.
@@ -152,4 +153,19 @@ pub(in crate::manifest) fn check_api_version(
     if at.text(problems).is_some_and(|version| !known.contains(&version.as_str())) {
         at.unknown_value(&[served], problems);
     }
+}
+
+/// Reports a value that is not among the known ones. An empty value is the default.
+pub(super) fn check_choice(at: Option<Cursor<'_>>, known: &[&str], problems: &mut Vec<Violation>) {
+    let choices: Vec<(&str, ())> = known.iter().map(|known| (*known, ())).collect();
+    at.filter(|at| at.value() != "").and_then(|at| at.one_of(&choices, problems));
+}
+
+/// Reads the optional name of an object of the cluster, a DNS subdomain.
+pub(super) fn object_name(node: &Cursor<'_>, field: &str, problems: &mut Vec<Violation>) -> Option<String> {
+    let name = text(node, field, problems)?;
+    if !is_dns_subdomain(&name) {
+        node.field(field).inspect(|at| at.error(DNS_SUBDOMAIN, problems));
+    }
+    Some(name)
 }

@@ -32,9 +32,13 @@ const NODE_NAME: &str = "metadata.name";
 
 /// Subject of a requirement.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Subject {
+pub(super) enum Subject {
+    /// Labels of a node.
     Label,
+    /// Fields of a node.
     Field,
+    /// Labels of the pods of a workload.
+    PodLabel,
 }
 
 impl Subject {
@@ -51,6 +55,7 @@ impl Subject {
         match self {
             Self::Label => &ALL,
             Self::Field => &ALL[..2],
+            Self::PodLabel => &ALL[..4],
         }
     }
 }
@@ -98,7 +103,7 @@ fn term(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> NodeSelectorTerm {
 
 /// Reads a requirement (`ValidateNodeSelectorRequirement`,
 /// `ValidateNodeFieldSelectorRequirement`).
-fn requirement(
+pub(super) fn requirement(
     node: &Cursor<'_>,
     subject: Subject,
     problems: &mut Vec<Violation>,
@@ -107,7 +112,9 @@ fn requirement(
     let key = required(node, "key", "", problems);
     if let (Some(key), Some(at)) = (&key, node.field("key")) {
         match subject {
-            Subject::Label if !is_qualified_name(key) => at.error(QUALIFIED_NAME, problems),
+            Subject::Label | Subject::PodLabel if !is_qualified_name(key) => {
+                at.error(QUALIFIED_NAME, problems);
+            }
             Subject::Field if key != NODE_NAME => at.unknown_value(&[NODE_NAME], problems),
             _ => {}
         }
@@ -117,7 +124,7 @@ fn requirement(
     for at in &written {
         let Some(value) = at.value().as_str() else { continue };
         match subject {
-            Subject::Label if !is_label_value(value) => at.error(LABEL_VALUE, problems),
+            Subject::Label | Subject::PodLabel if !is_label_value(value) => at.error(LABEL_VALUE, problems),
             Subject::Field if !is_dns_subdomain(value) => at.error(DNS_SUBDOMAIN, problems),
             _ => {}
         }

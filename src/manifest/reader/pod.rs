@@ -11,16 +11,14 @@ use crate::manifest::cursor::{Cursor, Violation};
 use crate::manifest::pod::{Container, Deletion, Pod, PodOrigin, RuntimeHandler};
 use crate::manifest::pod_spec::{ContainerKind, ContainerSpec};
 use crate::manifest::reader::container::{self, PodContext, UniqueNames};
-use crate::manifest::reader::fields::{FieldSet, check_keys, list, required, text};
+use crate::manifest::reader::fields::{FieldSet, check_keys, list, object_name, required, text};
 use crate::manifest::reader::hostname::hostname;
 use crate::manifest::reader::namespaces::{self, PodNamespaces};
 use crate::manifest::reader::placement::placement;
 use crate::manifest::reader::spec::{SpecReading, read_spec};
 use crate::manifest::reader::{file_volume, network, resources, security, volume, written};
 use crate::manifest::source::Source;
-use crate::manifest::validation::{
-    DNS_SUBDOMAIN, POSITIVE, QUALIFIED_NAME, is_dns_subdomain, is_qualified_name,
-};
+use crate::manifest::validation::{POSITIVE, QUALIFIED_NAME, is_qualified_name};
 use crate::manifest::workload::WorkloadKind;
 
 const TEMPLATE: FieldSet =
@@ -226,12 +224,7 @@ pub(in crate::manifest) fn read(
     let dns = network::dns(&spec, problems);
     let security = security::read_pod_security(&spec, problems);
     let placement = placement(&spec, problems);
-    let runtime_class = text(&spec, "runtimeClassName", problems);
-    if let Some(at) = spec.field("runtimeClassName")
-        && runtime_class.as_deref().is_some_and(|name| !is_dns_subdomain(name))
-    {
-        at.error(DNS_SUBDOMAIN, problems);
-    }
+    let runtime_class = object_name(&spec, "runtimeClassName", problems);
     let is_node_critical = is_node_critical(&spec, problems);
     let pull_secrets = pull_secrets(&spec, problems);
     if problems[before..].iter().any(|problem| problem.is_error(true)) {
@@ -335,13 +328,8 @@ pub(in crate::manifest) fn uid_from(text: &str) -> String {
 /// Reports a service account other than the default one. A pod runs without it.
 fn service_account(spec: &Cursor<'_>, problems: &mut Vec<Violation>) {
     // `serviceAccount` is the earlier name of the field, which an API server fills in, too.
-    let accounts = ["serviceAccountName", "serviceAccount"].map(|field| (field, text(spec, field, problems)));
-    let invalid =
-        accounts.iter().find(|(_, name)| name.as_deref().is_some_and(|name| !is_dns_subdomain(name)));
-    if let Some(at) = invalid.and_then(|(field, _)| spec.field(field)) {
-        at.error(DNS_SUBDOMAIN, problems);
-        return;
-    }
+    let accounts =
+        ["serviceAccountName", "serviceAccount"].map(|field| (field, object_name(spec, field, problems)));
     let named = accounts.iter().find(|(_, name)| name.as_deref().is_some_and(|name| name != "default"));
     if let Some(at) = named.and_then(|(field, _)| spec.field(field)) {
         problems.push(at.repeated_remark(file_volume::SERVICE_ACCOUNTS));
@@ -366,12 +354,7 @@ fn readiness_gates(spec: &Cursor<'_>, problems: &mut Vec<Violation>) -> Vec<Stri
 /// pod that an API server admitted, the class alone decides (kubelet: `types/pod_update.go`:
 /// `IsNodeCriticalPod`).
 fn is_node_critical(spec: &Cursor<'_>, problems: &mut Vec<Violation>) -> bool {
-    let class = text(spec, "priorityClassName", problems);
-    if let Some(at) =
-        spec.field("priorityClassName").filter(|_| class.as_deref().is_some_and(|it| !is_dns_subdomain(it)))
-    {
-        at.error(DNS_SUBDOMAIN, problems);
-    }
+    let class = object_name(spec, "priorityClassName", problems);
     class.as_deref() == Some(SYSTEM_NODE_CRITICAL)
 }
 

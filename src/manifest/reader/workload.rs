@@ -122,7 +122,6 @@ pub(in crate::manifest) fn scale(
         WorkloadKind::CronJob => {
             CRON_JOB.check(&spec, problems);
             let is_suspended = flag(&spec, "suspend", problems);
-            check_choice(spec.field("concurrencyPolicy"), &["Allow", "Forbid", "Replace"], problems);
             spec.field("jobTemplate").inspect(|template| JOB_TEMPLATE.check(template, problems));
             let Some(spec) = spec.at(&["jobTemplate", "spec"]) else { return Scale::ONE };
             Scale::Job(JobSpec { may_start: !is_suspended, ..job(&spec, problems) })
@@ -231,10 +230,4 @@ fn pods(spec: &Cursor<'_>, field: &str, problems: &mut Vec<Violation>) -> Option
 
 fn count(node: &Cursor<'_>, field: &str, problems: &mut Vec<Violation>) -> Option<u32> {
     node.field(field)?.non_negative(problems)
-}
-
-/// Reports a value that is not among the known ones. An empty value is the default.
-fn check_choice(at: Option<Cursor<'_>>, known: &[&str], problems: &mut Vec<Violation>) {
-    let choices: Vec<(&str, ())> = known.iter().map(|known| (*known, ())).collect();
-    at.filter(|at| at.value() != "").and_then(|at| at.one_of(&choices, problems));
 }
