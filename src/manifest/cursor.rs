@@ -201,7 +201,7 @@ impl<'a> Cursor<'a> {
             return;
         }
         let path = self.path_of(name);
-        let hint = match (misplaced::place_of(name), most_similar(name, known.iter().copied())) {
+        let hint = match (misplaced::place_of(name, &self.path), most_similar(name, known.iter().copied())) {
             (Some(place), _) => format!("; {place}"),
             (None, Some(similar)) => format!(", did you mean {similar:?}?"),
             (None, None) if known.len() <= MAX_LISTED_FIELDS => format!(": known fields: {}", quoted(known)),
