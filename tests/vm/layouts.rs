@@ -1,4 +1,4 @@
-//! `probeshim install` on imitated nodes of RKE2, MicroK8s and k0s.
+//! `probeshim install` on imitated nodes of other distributions of Kubernetes.
 
 use fixtures::need;
 use fixtures::vm::Vm;
